@@ -1,0 +1,48 @@
+package bulkhead
+
+import "time"
+
+// A Permit is the right to be inside a [Bulkhead]. It is a small value; it may
+// be stored, and released by another goroutine than the one that acquired it.
+//
+// The zero Permit, which is also what comes with an error, holds nothing and
+// its Release does nothing.
+type Permit struct{ b *Bulkhead }
+
+// Release gives the permit back; the oldest waiter, if any, gets it at once.
+// It never blocks on the waiters.
+//
+// A permit must be released exactly once. Copies are the same permit, so
+// releasing a copy too is misuse. It cannot always be recognised: Release
+// panics if no permit of the bulkhead is out, and otherwise takes away the
+// permit of somebody else.
+func (p Permit) Release() {
+	if p.b == nil {
+		return
+	}
+	p.b.mu.Lock()
+	if p.b.inFlight == 0 {
+		p.b.mu.Unlock()
+		panic("bulkhead: Release of a permit that is not out")
+	}
+	p.b.giveBackLocked()
+	p.b.mu.Unlock()
+}
+
+// Info says how one call to [Bulkhead.AcquireInfo] fared.
+type Info struct {
+	// Limit, InFlight and Queued are the figures of the bulkhead at the moment
+	// of the decision. InFlight includes the permit just granted, and is then at most
+	// Limit. Queued does not include the call itself.
+	Limit, InFlight, Queued int
+
+	// Position is the place in the queue on arrival, 1 being next. 0: the call
+	// did not queue.
+	Position int
+
+	// Arrived is when the call queued. Zero: it did not queue.
+	Arrived time.Time
+
+	// Waited is how long the call was in the queue. 0: it did not queue.
+	Waited time.Duration
+}

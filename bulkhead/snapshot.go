@@ -1,0 +1,50 @@
+package bulkhead
+
+import "time"
+
+// A Snapshot is the state of a [Bulkhead] at one instant: all its figures were
+// true at the same time.
+type Snapshot struct {
+	// Limit, Backlog and MaxWait are the configuration in force.
+	Limit, Backlog int
+	MaxWait        time.Duration
+
+	// InFlight is how many permits are out. It exceeds Limit only after a
+	// shrink, until enough of them are back.
+	InFlight int
+
+	// Queued is how many callers wait. It exceeds Backlog only after Backlog
+	// was lowered.
+	Queued int
+
+	// Peak is the highest InFlight so far.
+	Peak int
+
+	// Every call counts in exactly one of these, at the moment it returns.
+	// A call whose permit has been handed over but whose goroutine has not run
+	// yet counts in InFlight and not yet here. They never fall.
+	Granted  uint64 // got a permit
+	Full     uint64 // ErrFull
+	TimedOut uint64 // ErrWaitTimeout
+	Left     uint64 // ctx.Err(): dead on arrival, or left the queue
+	Closed   uint64 // ErrClosed
+}
+
+// Snapshot returns the figures of the bulkhead as they are now.
+func (b *Bulkhead) Snapshot() Snapshot {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return Snapshot{
+		Limit:    b.cfg.Limit,
+		Backlog:  b.cfg.Backlog,
+		MaxWait:  b.cfg.MaxWait,
+		InFlight: b.inFlight,
+		Queued:   b.queue.n,
+		Peak:     b.peak,
+		Granted:  b.granted,
+		Full:     b.full,
+		TimedOut: b.timedOut,
+		Left:     b.left,
+		Closed:   b.shut,
+	}
+}

@@ -1,0 +1,135 @@
+package policy
+
+import "time"
+
+// A Config is a set of policies written in code. It has the fields of a policy
+// file, and [New] checks it as strictly as [Load] checks a file. One thing
+// differs: in code the zero value of a field stands for its default.
+type Config struct {
+	Defaults Defaults
+	// Policies are in order of precedence: the first that matches a request
+	// and has a bulkhead gives the bulkhead, the first that matches and has
+	// a breaker gives the breaker.
+	Policies []Policy
+}
+
+// Defaults hold for all policies.
+type Defaults struct {
+	// MaxCompartments bounds the compartments of one policy on one side:
+	// 1 to 1000000000. 0: 10000.
+	MaxCompartments int
+	// Idle is how long a compartment must have been at rest before it may be
+	// dropped. 0: 10 minutes.
+	Idle time.Duration
+}
+
+// A Policy says which requests it is about and what limits them. It needs a
+// Bulkhead or a Breaker (or both), or Exempt alone.
+type Policy struct {
+	// Name is required and unique. It shows in errors, spans and metrics: at
+	// most 128 bytes, printable, without spaces at its ends. The name
+	// "(unmatched)" is taken.
+	Name string
+	// Side is the side that the policy works on. Zero: Both.
+	Side Side
+	// Match lists entries of which one must match. Empty: every request.
+	Match []Match
+	// Per is what the policy keeps separate compartments for. Zero: the
+	// route on a server, the host on a client.
+	Per Per
+	// Bulkhead bounds the requests in flight. nil: no bound.
+	Bulkhead *Bulkhead
+	// Breaker turns requests away while the calls fail or are slow. nil:
+	// none. &Breaker{} is a breaker with all defaults.
+	Breaker *Breaker
+	// Reject says how requests are turned away.
+	Reject Reject
+	// Exempt keeps what the policy matches free of every later policy.
+	Exempt bool
+}
+
+// A Match is one entry of a policy's matcher: all fields that are set must
+// hold. At least one must be set.
+type Match struct {
+	// Method lists the methods, upper-case; the request's must be one of
+	// them. HEAD is not GET: list both. Empty: any.
+	Method []string
+	// Path is a path pattern of [net/http.ServeMux] without method and host,
+	// such as "/reports/{id}". Empty: any.
+	Path string
+	// Route is a route's pattern, as the server's router knows it. It is
+	// compared without method and host unless written with them. Empty: any.
+	Route string
+	// Host is a host, such as "payments.internal", or "*.internal" for
+	// everything below internal; either may have a port. Empty: any.
+	Host string
+	// Headers maps a header's name to the value that it must have. Empty: any.
+	Headers map[string]string
+}
+
+// A Bulkhead bounds the requests that are in flight at once.
+type Bulkhead struct {
+	// MaxConcurrent is the number of permits: 1 to 1000000000. Required.
+	MaxConcurrent int
+	// MaxQueue is how many requests may wait for a permit, at most
+	// 1000000000. 0: 1000 if MaxWait is set, else none; negative: none.
+	MaxQueue int
+	// MaxWait is the longest that a request waits. 0: it does not.
+	MaxWait time.Duration
+}
+
+// A Breaker turns requests away while too many of the calls fail or are slow.
+// It trips when a rate is reached, not only when it is passed.
+type Breaker struct {
+	// FailureRate is the share of failed calls that trips it, in percent:
+	// more than 0, at most 100. 0: 50.
+	FailureRate float64
+	// SlowCall is the duration beyond which a call counts as slow. 0: no call
+	// is slow.
+	SlowCall time.Duration
+	// SlowCallRate is the share of slow calls that trips it, in percent: more
+	// than 0, at most 100. 0: 80.
+	SlowCallRate float64
+	// Window is what the rates are taken over. Zero: the last 100 calls.
+	Window Window
+	// MinCalls is how many calls the window must hold before a rate means
+	// anything: 1 to 1000000. 0: 20. It is cut down to Window.Calls.
+	MinCalls int
+	// OpenFor is how long it stays open before it tries again. 0: 30 seconds.
+	OpenFor time.Duration
+	// HalfOpen is how it tries again.
+	HalfOpen HalfOpen
+	// FailureStatus lists the statuses that count as failures. nil: 500-599.
+	FailureStatus []StatusRange
+}
+
+// A Window is what a breaker's rates are taken over. At most one field is set.
+type Window struct {
+	// Calls is a number of calls: 1 to 1000000.
+	Calls int
+	// Time is a span of time.
+	Time time.Duration
+}
+
+// HalfOpen says how a breaker that was open tries again.
+type HalfOpen struct {
+	// Calls is how many probes are let through: 1 to 1000000. 0: 10.
+	Calls int
+	// ProbeTimeout is when a probe without an answer counts as failed and
+	// slow. 0: 30 seconds; negative: never.
+	ProbeTimeout time.Duration
+	// MaxWait bounds the half-open state as a whole: after it the breaker
+	// opens again. 0: no bound.
+	MaxWait time.Duration
+}
+
+// Reject says how requests are turned away.
+type Reject struct {
+	// Status gives the HTTP status, 400 to 599, by reason. A reason that is
+	// not in it has its default: 408 for WaitTimeout, 503 for all others.
+	Status map[Reason]int
+	// RetryAfter is the advice to the caller when to come back; for an open
+	// breaker the time that it stays open is given instead. nil: one second;
+	// 0: no advice.
+	RetryAfter *time.Duration
+}

@@ -1,0 +1,26 @@
+package policy
+
+// A Set is a list of policies, checked and compiled. It does not change, so it
+// may be used by many goroutines at once.
+type Set struct {
+	rules    []*Rule
+	server   []*Rule // those of rules that work on a server, in order
+	client   []*Rule // likewise on a client
+	defaults Defaults
+	warnings []*Error
+	routes   bool
+}
+
+// Policies returns the compiled policies in order. The caller must not change
+// the slice nor what it points to.
+func (s *Set) Policies() []*Rule { return s.rules }
+
+// Defaults returns the defaults with nothing left at zero.
+func (s *Set) Defaults() Defaults { return s.defaults }
+
+// Warnings returns what is allowed but hardly meant, in order of position.
+func (s *Set) Warnings() []*Error { return s.warnings }
+
+// UsesRoutes reports whether some policy needs to know the route of a server's
+// requests: it matches on the route, or keeps a compartment for each.
+func (s *Set) UsesRoutes() bool { return s.routes }

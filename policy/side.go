@@ -1,0 +1,96 @@
+package policy
+
+import "strconv"
+
+// A Side says on which side of the wire a policy works, or a request is.
+type Side uint8
+
+const (
+	// Both is the zero value: a policy for servers and for clients. The two
+	// sides never share a compartment. A [Request] is never on both sides.
+	Both Side = iota
+	// Server is the side that answers requests.
+	Server
+	// Client is the side that sends them.
+	Client
+)
+
+// String returns "both", "server" or "client", as a policy file writes it.
+func (s Side) String() string { return nameOf(sideNames[:], s, "Side") }
+
+var sideNames = [...]string{Both: "both", Server: "server", Client: "client"}
+
+// covers reports whether a policy on side s works on the given side.
+func (s Side) covers(side Side) bool {
+	return s == side || s == Both && (side == Server || side == Client)
+}
+
+// A Per says what a policy keeps separate compartments for.
+type Per uint8
+
+const (
+	// PerDefault is the zero value: PerRoute on a server, PerHost on a client.
+	PerDefault Per = iota
+	// PerPolicy keeps one compartment for everything the policy matches.
+	PerPolicy
+	// PerRoute keeps one for each route of the server's router. A client has
+	// no routes; there a policy for both sides works as PerHost.
+	PerRoute
+	// PerHost keeps one for each host: see [AppendHostKey].
+	PerHost
+)
+
+// String returns "policy", "route" or "host", as a policy file writes it, and
+// "default" for PerDefault, which a file says by leaving the key out.
+func (p Per) String() string { return nameOf(perNames[:], p, "Per") }
+
+var perNames = [...]string{PerDefault: "default", PerPolicy: "policy", PerRoute: "route", PerHost: "host"}
+
+// on returns what p means on the given side; it is never PerDefault.
+func (p Per) on(side Side) Per {
+	switch {
+	case side == Client && (p == PerDefault || p == PerRoute):
+		return PerHost
+	case p == PerDefault:
+		return PerRoute
+	}
+	return p
+}
+
+// A Reason says why a request was turned away.
+type Reason uint8
+
+const (
+	// Full means that no permit was free and that there was no room, or no
+	// time allowed, to wait for one.
+	Full Reason = iota
+	// WaitTimeout means that the request waited for a permit as long as its
+	// policy lets it, in vain.
+	WaitTimeout
+	// Open means that the breaker is open, or half-open with no probe left.
+	Open
+	// Draining means that the process is shutting down.
+	Draining
+	// Canceled means that the caller left while it was queued.
+	Canceled
+)
+
+// String returns "full", "wait_timeout", "open", "draining" or "canceled", as
+// a policy file writes it.
+func (r Reason) String() string { return nameOf(reasonNames[:], r, "Reason") }
+
+var reasonNames = [...]string{
+	Full:        "full",
+	WaitTimeout: "wait_timeout",
+	Open:        "open",
+	Draining:    "draining",
+	Canceled:    "canceled",
+}
+
+// nameOf returns the name of v, or TYPE(v) if it has none.
+func nameOf[T ~uint8](names []string, v T, typ string) string {
+	if int(v) < len(names) {
+		return names[v]
+	}
+	return typ + "(" + strconv.Itoa(int(v)) + ")"
+}

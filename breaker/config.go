@@ -1,0 +1,168 @@
+package breaker
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Config says when a [Breaker] trips and how it comes back. The zero Config is
+// complete: every field has a default, and the slow call rule is off.
+type Config struct {
+	// FailureRate is the share of failed calls, in percent, at which the breaker
+	// trips: 0 < FailureRate <= 100, and a rate equal to it trips. 0 means 50.
+	FailureRate float64
+
+	// SlowCall is the duration that a call must exceed to count as slow; a call
+	// of exactly SlowCall is not slow. 0 turns the slow call rule off.
+	SlowCall time.Duration
+
+	// SlowCallRate is the share of slow calls, in percent, at which the breaker
+	// trips: 0 < SlowCallRate <= 100, and a rate equal to it trips. 0 means 80.
+	// Without SlowCall it is not used.
+	SlowCallRate float64
+
+	// Window says which outcomes the rates are computed over.
+	Window Window
+
+	// MinCalls is the number of outcomes below which no rate is computed and
+	// nothing trips. 0 means 20. In a count window it is at most Window.Calls:
+	// a larger one, which could never be reached, is cut to that.
+	MinCalls int
+
+	// OpenFor is how long the breaker stays open: the first entry for the first
+	// time, the next one if the probes after that failed, and so on; the last
+	// entry repeats. It starts over once the breaker has closed. Every entry
+	// must be positive. Empty means 30s. New copies it.
+	OpenFor []time.Duration
+
+	// HalfOpen is how the breaker finds out whether it may close again.
+	HalfOpen HalfOpenConfig
+
+	// AutoHalfOpen makes the breaker half-open at the instant its open period
+	// ends, rather than at the first call after that. It takes no timer: the
+	// change is made, with that instant as its time, by whatever looks next.
+	AutoHalfOpen bool
+
+	// InitialState is the state to start in; 0 means Closed. A breaker that
+	// starts Open has its first open period ahead.
+	InitialState State
+
+	// OnTransition, if not nil, is told of every change of state: in order, one
+	// at a time, outside the breaker's lock, by the goroutine whose call made
+	// the change. It may call back into the breaker. See [Transition].
+	OnTransition func(Transition)
+}
+
+// A Window is the set of outcomes that the rates of a closed breaker are
+// computed over: the last Calls, or those of the last Time. Exactly one of the
+// two is set; the zero Window means 100 calls.
+//
+// A count window takes a quarter of a byte for each call.
+//
+// A time window is made of buckets, and an outcome leaves with the bucket that
+// it ended in: never later than Time after the end, and earlier by less than one
+// bucket. A window of whole seconds up to two minutes has buckets of 100ms when
+// it is shorter than 10s, else of 1s, so that an outcome at a whole second
+// (since New) leaves after exactly Time. Any other window has 60 equal buckets.
+type Window struct {
+	Calls int           // number of calls, at least 1
+	Time  time.Duration // at least 1ms
+}
+
+// HalfOpenConfig is how a half-open breaker decides between closing and opening again:
+// by the same two rates, over the outcomes of its probes, as soon as MinCalls or
+// Calls of them have ended, whichever is fewer.
+type HalfOpenConfig struct {
+	// Calls is the number of probes let in while half-open, at the same time or
+	// one after the other. 0 means 10. Every further call is refused. Only an
+	// ignored probe makes room for another.
+	Calls int
+
+	// ProbeTimeout is how long the breaker waits for a probe. One that has not
+	// ended for that long counts as failed and slow from then on, and what it
+	// says later is dropped; this is the way out for a probe whose result never
+	// comes. 0 means 30s. Negative waits for ever: then a lost probe can keep
+	// the breaker half-open, refusing, unless MaxWait ends that.
+	ProbeTimeout time.Duration
+
+	// MaxWait bounds the half-open state as a whole. 0 means no bound.
+	MaxWait time.Duration
+
+	// MaxWaitTarget is the state after MaxWait: Open (which 0 means) or Closed.
+	MaxWaitTarget State
+}
+
+// withDefaults returns c with every default filled in. It panics if a field is
+// out of its range.
+func (c Config) withDefaults() Config {
+	c.FailureRate = rate("FailureRate", c.FailureRate, 50)
+	c.SlowCallRate = rate("SlowCallRate", c.SlowCallRate, 80)
+	check(c.SlowCall >= 0, "SlowCall", c.SlowCall)
+
+	if c.Window == (Window{}) {
+		c.Window.Calls = 100
+	}
+	check(c.Window.Calls >= 0, "Window.Calls", c.Window.Calls)
+	check(c.Window.Time == 0 || c.Window.Time >= time.Millisecond, "Window.Time", c.Window.Time)
+	check(c.Window.Calls == 0 || c.Window.Time == 0, "Window with both Calls and Time", c.Window)
+
+	check(c.MinCalls >= 0, "MinCalls", c.MinCalls)
+	if c.MinCalls == 0 {
+		c.MinCalls = 20
+	}
+	if c.Window.Calls > 0 {
+		c.MinCalls = min(c.MinCalls, c.Window.Calls)
+	}
+
+	c.OpenFor = slices.Clone(c.OpenFor)
+	if len(c.OpenFor) == 0 {
+		c.OpenFor = []time.Duration{30 * time.Second}
+	}
+	for _, d := range c.OpenFor {
+		check(d > 0, "OpenFor", d)
+	}
+
+	check(c.HalfOpen.Calls >= 0, "HalfOpen.Calls", c.HalfOpen.Calls)
+	if c.HalfOpen.Calls == 0 {
+		c.HalfOpen.Calls = 10
+	}
+	if c.HalfOpen.ProbeTimeout == 0 {
+		c.HalfOpen.ProbeTimeout = 30 * time.Second
+	}
+	check(c.HalfOpen.MaxWait >= 0, "HalfOpen.MaxWait", c.HalfOpen.MaxWait)
+	if c.HalfOpen.MaxWaitTarget == 0 {
+		c.HalfOpen.MaxWaitTarget = Open
+	}
+	check(c.HalfOpen.MaxWaitTarget == Open || c.HalfOpen.MaxWaitTarget == Closed,
+		"HalfOpen.MaxWaitTarget", c.HalfOpen.MaxWaitTarget)
+
+	if c.InitialState == 0 {
+		c.InitialState = Closed
+	}
+	check(c.InitialState.valid(), "InitialState", c.InitialState)
+	return c
+}
+
+func check(ok bool, field string, value any) {
+	if !ok {
+		panic(fmt.Sprintf("breaker: bad %s: %v", field, value))
+	}
+}
+
+func rate(field string, percent, byDefault float64) float64 {
+	if percent == 0 {
+		return byDefault
+	}
+	check(percent > 0 && percent <= 100, field, percent) // false for NaN
+	return percent
+}
+
+// openFor returns the length of the open period number attempt, counted from 1.
+func (c *Config) openFor(attempt int) time.Duration {
+	return c.OpenFor[min(attempt, len(c.OpenFor))-1]
+}
+
+// minProbes is how many probes must have ended before they are judged. It is
+// never more than there are probes, so the last one always decides.
+func (c *Config) minProbes() int { return min(c.MinCalls, c.HalfOpen.Calls) }

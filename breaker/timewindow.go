@@ -1,0 +1,63 @@
+package breaker
+
+import "time"
+
+// A timeWindow keeps the outcomes of the last len(ring) buckets of time, the one
+// that is now included, and their sum.
+type timeWindow struct {
+	width  time.Duration
+	ring   []counts // bucket number i is at i % len(ring)
+	newest int64    // number of the newest bucket, counted from the breaker's making
+	sum    counts
+}
+
+func newTimeWindow(length time.Duration) *timeWindow {
+	width := bucketWidth(length)
+	// Rounded up, so that the window is never shorter than asked for by more
+	// than the bucket that is now.
+	n := (length + width - 1) / width
+	return &timeWindow{width: width, ring: make([]counts, n)}
+}
+
+// bucketWidth keeps the promise of [Window] about whole seconds, and the ring
+// below 121 buckets.
+func bucketWidth(length time.Duration) time.Duration {
+	const equal = 60
+	switch whole := length%time.Second == 0; {
+	case whole && length < 10*time.Second:
+		return 100 * time.Millisecond
+	case whole && length <= 2*time.Minute:
+		return time.Second
+	default:
+		return (length + equal - 1) / equal
+	}
+}
+
+func (w *timeWindow) add(now time.Duration, failed, slow bool) {
+	w.advance(now)
+	w.ring[w.newest%int64(len(w.ring))].add(failed, slow)
+	w.sum.add(failed, slow)
+}
+
+func (w *timeWindow) counts(now time.Duration) counts {
+	w.advance(now)
+	return w.sum
+}
+
+// advance drops the buckets that have left the window by now. It visits each at
+// most once, however long nobody has looked. An instant before the newest bucket
+// belongs to that bucket: the window never turns back.
+func (w *timeWindow) advance(now time.Duration) {
+	i := int64(now / w.width)
+	for n := min(i-w.newest, int64(len(w.ring))); n > 0; n-- {
+		old := &w.ring[(w.newest+n)%int64(len(w.ring))]
+		w.sum.subtract(*old)
+		*old = counts{}
+	}
+	w.newest = max(w.newest, i)
+}
+
+func (w *timeWindow) reset() {
+	clear(w.ring)
+	w.sum = counts{}
+}

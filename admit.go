@@ -1,0 +1,299 @@
+package watertight
+
+import (
+	"context"
+	"time"
+
+	"github.com/watertight-go/watertight/breaker"
+	"github.com/watertight-go/watertight/bulkhead"
+	"github.com/watertight-go/watertight/policy"
+)
+
+// Admit asks the policies whether the call that req describes may begin, and
+// waits for a permit as long as they say. It returns
+//
+//   - a [Call] and nil: go on. [Call.SettleStatus] or [Call.SettleFailure]
+//     must follow when the outcome is known, and [Call.Release] when the call
+//     no longer takes room; Release alone files no outcome;
+//   - a *[RejectedError]: a policy refused;
+//   - ctx.Err() itself: the caller left before it was admitted. A context that
+//     is done loses even if a permit is free.
+//
+// req is only read, and not kept.
+func (g *Guard) Admit(ctx context.Context, req *policy.Request) (Call, error) {
+	sd := &g.sides[sideIndex(req.Side)]
+	d := g.set.Match(req)
+
+	var outer *mark
+	if req.Side == policy.Server && g.wraps.Load() > 1 {
+		outer = g.markOf(ctx)
+	}
+
+	if d.Exempt != nil {
+		return g.passUncounted(ctx, sd.places[d.Exempt.Index].fixed, outer), nil
+	}
+	if d.Bulkhead == nil && d.Breaker == nil || req.RouteKnown && req.Route == "" {
+		return g.passUnlimited(ctx, req, sd, outer)
+	}
+
+	c := Call{g: g, side: sd, ctx: ctx, hookCtx: ctx, runCtx: ctx, outer: outer}
+	c.enter(req, d)
+	if c.bulkhead == nil && c.breaker == nil {
+		// Everything that would decide has let this request in before.
+		return c, nil
+	}
+	err := c.admit(req)
+	if err != nil {
+		c.unpin()
+		return Call{}, err
+	}
+	return c, nil
+}
+
+// passUncounted lets an exempt call through, drained or not.
+func (g *Guard) passUncounted(ctx context.Context, c *compartment, outer *mark) Call {
+	call := Call{g: g, ctx: ctx, hookCtx: ctx, runCtx: ctx, outer: outer}
+	if !outer.has(c) {
+		c.granted.Add(1)
+		c.inFlight.Add(1)
+		call.counter = c
+	}
+	return call
+}
+
+// passUnlimited lets a call through that no policy or no route matches, unless
+// the Guard is draining.
+func (g *Guard) passUnlimited(ctx context.Context, req *policy.Request, sd *side, outer *mark) (Call, error) {
+	c := sd.unmatched
+	if outer != nil {
+		// Admitted further out; what limits nothing need not count it again.
+		return Call{g: g, ctx: ctx, hookCtx: ctx, runCtx: ctx, outer: outer}, nil
+	}
+	call := Call{g: g, side: sd, ctx: ctx, hookCtx: ctx, runCtx: ctx}
+	if !sd.gate.enter() {
+		if h := g.hooks; h != nil {
+			call.hookCtx, _ = h.arrive(ctx, req)
+		}
+		return Call{}, call.reject(c, policy.Draining, bulkhead.ErrClosed, refusal{})
+	}
+	call.gated = true
+	c.granted.Add(1)
+	c.inFlight.Add(1)
+	call.counter = c
+	return call, nil
+}
+
+// enter finds the compartments of the decision that the request is not in
+// already, and pins them.
+func (c *Call) enter(req *policy.Request, d policy.Decision) {
+	var buf [128]byte
+	if d.Breaker != nil {
+		c.breaker = c.side.compartment(buf[:0], req, d.Breaker, d.BreakerPattern)
+		c.slowCall = d.Breaker.Breaker.SlowCall
+	}
+	if d.Bulkhead != nil {
+		if d.Bulkhead == d.Breaker {
+			c.bulkhead = c.breaker
+		} else {
+			c.bulkhead = c.side.compartment(buf[:0], req, d.Bulkhead, d.BulkheadPattern)
+		}
+	}
+	if c.outer == nil {
+		return
+	}
+	if c.breaker != nil && c.outer.has(c.breaker) {
+		if c.breaker != c.bulkhead {
+			c.breaker.unpin()
+		}
+		c.breaker = nil
+	}
+	if c.bulkhead != nil && c.outer.has(c.bulkhead) {
+		c.bulkhead.unpin()
+		c.bulkhead = nil
+	}
+}
+
+// compartment returns the compartment of a rule for req, pinned.
+func (s *side) compartment(buf []byte, req *policy.Request, r *policy.Rule, pattern string) *compartment {
+	p := &s.places[r.Index]
+	if p.fixed != nil {
+		return p.fixed
+	}
+	return p.table.acquire(appendKey(buf, req, r.PerOn(req.Side), pattern))
+}
+
+// appendKey appends the key by which per divides the calls of a policy.
+// Without a router to name the route, the pattern that matched stands for it.
+func appendKey(dst []byte, req *policy.Request, per policy.Per, pattern string) []byte {
+	switch per {
+	case policy.PerHost:
+		return policy.AppendHostKey(dst, req.Side, req.Scheme, req.Host)
+	case policy.PerRoute:
+		if req.RouteKnown {
+			return append(dst, req.Route...)
+		}
+		return append(dst, pattern...)
+	}
+	return dst
+}
+
+func (c *compartment) unpin() {
+	if c.table != nil {
+		c.table.release(c)
+	}
+}
+
+// A refusal is what a bulkhead or a breaker looked like when it refused.
+type refusal struct {
+	limit, inFlight, queued int
+	state                   breaker.State
+	remaining               time.Duration
+}
+
+// admit takes the call through its breaker and its bulkhead.
+func (c *Call) admit(req *policy.Request) error {
+	decides := c.bulkhead
+	if decides == nil {
+		decides = c.breaker
+	}
+	if err := c.ctx.Err(); err != nil {
+		decides.left.Add(1)
+		return err
+	}
+	if h := c.g.hooks; h != nil {
+		c.hookCtx, c.derived = h.arrive(c.ctx, req)
+		c.runCtx = c.hookCtx
+	}
+	// A request that is inside already, in another compartment, is not a new
+	// one: draining lets it finish.
+	if c.outer == nil {
+		if !c.side.gate.enter() {
+			return c.reject(decides, policy.Draining, bulkhead.ErrClosed, refusal{})
+		}
+		c.gated = true
+	}
+
+	if c.breaker != nil {
+		c.arrived = time.Now()
+		c.started = c.arrived
+		var err error
+		if c.watch, err = c.breaker.breaker.Allow(c.hookCtx); err != nil {
+			return c.rejectOpen()
+		}
+	}
+	if c.bulkhead != nil {
+		if err := c.acquire(); err != nil {
+			return err
+		}
+	} else {
+		decides.inFlight.Add(1)
+		c.counter = decides
+	}
+	decides.granted.Add(1)
+	return nil
+}
+
+// acquire gets the permit. On an error everything that the call had taken is
+// given back, but for the pins.
+func (c *Call) acquire() error {
+	b := c.bulkhead
+	var info bulkhead.Info
+	permit, err := b.bulkhead.AcquireInfo(c.ctx, &info)
+	waited := info.Position > 0
+	if waited && c.g.hooks != nil {
+		c.g.hooks.wait(c.hookCtx, WaitEvent{
+			Compartment: b.Compartment,
+			Arrived:     info.Arrived,
+			Waited:      info.Waited,
+			Position:    info.Position,
+			Result:      waitResult(err),
+		})
+	}
+	if err != nil {
+		if c.breaker != nil {
+			c.watch.Cancel()
+		}
+		reason, refused := reasonOf(err)
+		if !refused {
+			b.left.Add(1)
+			c.leaveGate()
+			return err
+		}
+		return c.reject(b, reason, err, refusal{limit: info.Limit, inFlight: info.InFlight, queued: info.Queued})
+	}
+	if waited && c.breaker != nil {
+		// The breaker may have opened while the call queued. Asking again only
+		// if its period changed keeps a half-open probe's place for it.
+		if c.watch.Stale() {
+			c.watch.Cancel()
+			if c.watch, err = c.breaker.breaker.Allow(c.hookCtx); err != nil {
+				permit.Release()
+				return c.rejectOpen()
+			}
+		}
+		c.watch = c.watch.Restart()
+		c.started = time.Now()
+	}
+	c.permit = permit
+	if h := c.g.hooks; h != nil {
+		var derived bool
+		c.runCtx, derived, c.granted = h.grant(c.hookCtx, GrantEvent{
+			Compartment: b.Compartment,
+			Limit:       info.Limit,
+			InFlight:    info.InFlight,
+			Waited:      info.Waited,
+		})
+		c.derived = c.derived || derived
+	}
+	return nil
+}
+
+func waitResult(err error) string {
+	if err == nil {
+		return "granted"
+	}
+	reason, _ := reasonOf(err)
+	return reason.String()
+}
+
+func (c *Call) rejectOpen() error {
+	return c.reject(c.breaker, policy.Open, breaker.ErrOpen, refusal{
+		state:     c.watch.State(),
+		remaining: c.watch.Remaining(),
+	})
+}
+
+// reject counts and tells of a refusal by the compartment by, and returns it.
+func (c *Call) reject(by *compartment, reason policy.Reason, err error, r refusal) error {
+	c.leaveGate()
+	by.reject(reason)
+	retryAfter := by.retryAfter()
+	if r.remaining > 0 {
+		retryAfter = r.remaining
+	}
+	rejected := &RejectedError{
+		Policy:     by.Policy,
+		Key:        by.Key,
+		Reason:     reason,
+		RetryAfter: retryAfter,
+		Err:        err,
+		status:     by.rejectStatus(reason),
+	}
+	if h := c.g.hooks; h != nil {
+		if r.limit == 0 && by.bulkhead != nil {
+			s := by.bulkhead.Snapshot()
+			r.limit, r.inFlight, r.queued = s.Limit, s.InFlight, s.Queued
+		}
+		h.reject(c.hookCtx, RejectEvent{
+			Compartment: by.Compartment,
+			Reason:      reason,
+			Breaker:     r.state,
+			Limit:       r.limit,
+			InFlight:    r.inFlight,
+			Queued:      r.queued,
+			RetryAfter:  retryAfter,
+			Err:         rejected,
+		})
+	}
+	return rejected
+}

@@ -1,0 +1,189 @@
+package watertight
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/watertight-go/watertight/breaker"
+	"github.com/watertight-go/watertight/bulkhead"
+	"github.com/watertight-go/watertight/policy"
+)
+
+// A Call is one that a [Guard] admitted. It is a value that its owner may pass
+// on, to another goroutine too, but not copy and use twice; its methods are not
+// safe for concurrent use. The zero Call does nothing.
+type Call struct {
+	g    *Guard
+	side *side
+
+	ctx     context.Context // the caller's
+	hookCtx context.Context // what the hooks get: ctx, or what Arrive made of it
+	runCtx  context.Context // what the call runs under: hookCtx, or what Grant made of it
+	derived bool            // runCtx is not ctx
+	outer   *mark           // of the request, if it met this Guard before
+
+	bulkhead *compartment // that granted the permit; nil: none asked
+	breaker  *compartment // that watches; nil: none asked
+	counter  *compartment // whose inFlight counts the call, where no bulkhead does
+	permit   bulkhead.Permit
+	granted  grants // what the Grant hooks returned
+	watch    breaker.Call
+
+	arrived  time.Time // only with a breaker
+	started  time.Time // likewise; the call proper, the queue excluded
+	slowCall time.Duration
+
+	gated    bool // counted at the side's gate
+	settled  bool
+	released bool
+}
+
+// Context returns the context that the call must run under, and whether it is
+// another than the one given to [Guard.Admit] because a hook added to it.
+func (c *Call) Context() (ctx context.Context, derived bool) { return c.runCtx, c.derived }
+
+// Watched reports whether a breaker waits for the call's outcome. If not,
+// nobody needs to find it out.
+func (c *Call) Watched() bool { return c.breaker != nil }
+
+// MarkedContext is Context for the server side: it adds the mark by which the
+// Guard knows a request that it meets again, if it may; see [Guard.Wrapped].
+func (c *Call) MarkedContext() (ctx context.Context, derived bool) {
+	if c.g == nil || c.g.wraps.Load() <= 1 {
+		return c.runCtx, c.derived
+	}
+	m := &mark{entered: [2]*compartment{c.bulkhead, c.breaker}, outer: c.outer}
+	if c.bulkhead == nil && c.breaker == nil {
+		if c.counter == nil {
+			return c.runCtx, c.derived // in nothing that outer does not name
+		}
+		m.entered[0] = c.counter
+	}
+	return context.WithValue(c.runCtx, markKey{c.g}, m), true
+}
+
+// SettleStatus files the outcome of a call that was answered with an HTTP
+// status: a failure if the policy's failureStatus names it, else a success,
+// and slow, in either case, if the call took longer than slowCall. On the
+// server side a caller that left weighs more, see [Call.SettleFailure]. Only
+// the first Settle counts.
+func (c *Call) SettleStatus(status int) {
+	if c.breaker == nil || c.settled {
+		return
+	}
+	o := breaker.Success
+	if c.breaker.rule.Breaker.IsFailure(status) {
+		o = breaker.Failure
+	}
+	c.settle(o, c.breaker.Side == policy.Server)
+}
+
+// SettleFailure files the outcome of a call that was not answered: a transport
+// error, or a handler that panicked. The caller's own doing is told apart from
+// a failure:
+//
+//   - a caller that cancelled is no outcome at all if the call had lasted less
+//     than slowCall, else the call was slow, but did not fail;
+//   - a caller whose deadline passed saw a failure if the call itself, the
+//     queue excluded, had at least half of the time from arrival to deadline.
+//     Otherwise it is no outcome.
+//
+// Only the first Settle counts.
+func (c *Call) SettleFailure() {
+	if c.breaker == nil || c.settled {
+		return
+	}
+	c.settle(breaker.Failure, true)
+}
+
+func (c *Call) settle(o breaker.Outcome, weigh bool) {
+	c.settled = true
+	took := time.Since(c.started)
+	if weigh {
+		if err := c.ctx.Err(); err != nil {
+			o, took = c.weigh(err, o, took)
+		}
+	}
+	c.watch.DoneIn(c.hookCtx, o, took)
+}
+
+// weigh judges a call whose caller's context ended.
+func (c *Call) weigh(err error, o breaker.Outcome, took time.Duration) (breaker.Outcome, time.Duration) {
+	if errors.Is(err, context.DeadlineExceeded) {
+		deadline, ok := c.ctx.Deadline()
+		if !ok {
+			deadline = time.Now()
+		}
+		if 2*deadline.Sub(c.started) < deadline.Sub(c.arrived) {
+			return breaker.Ignored, took
+		}
+		return breaker.Failure, took
+	}
+	if c.slowCall <= 0 || took < c.slowCall {
+		return breaker.Ignored, took
+	}
+	// Slow begins above slowCall for the breaker, at slowCall for a caller who
+	// ran out of patience.
+	return breaker.Success, max(took, c.slowCall+1)
+}
+
+// Release gives back what the call holds; the first time only. An outcome that
+// was not filed by then is none.
+func (c *Call) Release() { c.release(false) }
+
+// Leak is Release for a response body that was dropped without being closed:
+// it is counted, and reported once for each compartment.
+func (c *Call) Leak() {
+	by := c.bulkhead
+	if by == nil {
+		by = c.counter
+	}
+	if by != nil && !c.released {
+		by.leaked.Add(1)
+		by.leakLog.Do(func() {
+			c.g.log().Warn("watertight: a response body was dropped without Close; its permit was held until the garbage collector found it",
+				"policy", by.Policy, "side", by.Side.String())
+		})
+	}
+	c.release(true)
+}
+
+func (c *Call) release(leaked bool) {
+	if c.released || c.g == nil {
+		return
+	}
+	c.released = true
+	if c.breaker != nil && !c.settled {
+		c.settled = true
+		c.watch.Cancel()
+	}
+	if c.bulkhead != nil {
+		c.permit.Release()
+	}
+	if c.counter != nil {
+		c.counter.inFlight.Add(-1)
+	}
+	if len(c.granted) > 0 {
+		c.g.hooks.release(c.granted, ReleaseEvent{Compartment: c.bulkhead.Compartment, Leaked: leaked})
+	}
+	c.unpin()
+	c.leaveGate()
+}
+
+// unpin lets the tables drop the call's compartments.
+func (c *Call) unpin() {
+	if c.bulkhead != nil {
+		c.bulkhead.unpin()
+	}
+	if c.breaker != nil && c.breaker != c.bulkhead {
+		c.breaker.unpin()
+	}
+}
+
+func (c *Call) leaveGate() {
+	if c.gated {
+		c.gated = false
+		c.side.gate.leave()
+	}
+}

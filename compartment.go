@@ -1,0 +1,84 @@
+package watertight
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/watertight-go/watertight/breaker"
+	"github.com/watertight-go/watertight/bulkhead"
+	"github.com/watertight-go/watertight/policy"
+)
+
+// Names of the compartments that no policy file can name.
+const (
+	unmatchedName = "(unmatched)" // policy: calls that no route or no policy matches
+	overflowKey   = "(overflow)"  // key: shared by the keys that found the table full
+)
+
+// reasons are the refusals that a compartment counts.
+var reasons = [...]policy.Reason{policy.Full, policy.WaitTimeout, policy.Open, policy.Draining}
+
+// A compartment is one (policy, side, key): a bulkhead, a breaker, or both.
+// One that limits nothing (exempt policies, unmatched calls) has neither and
+// only counts.
+type compartment struct {
+	Compartment
+	rule     *policy.Rule // nil: unmatched
+	table    *table       // nil: lives as long as the Guard
+	bulkhead *bulkhead.Bulkhead
+	breaker  *breaker.Breaker
+
+	granted  atomic.Uint64
+	rejected [len(reasons)]atomic.Uint64
+	left     atomic.Uint64
+	leaked   atomic.Uint64
+	inFlight atomic.Int64 // only where there is no bulkhead to ask
+	leakLog  sync.Once
+
+	// What follows belongs to the table and its lock.
+	refs       int       // calls that hold the compartment, queued ones included
+	restedAt   time.Time // when refs fell to 0, while listed
+	prev, next *compartment
+	listed     bool // in the table's list of those at rest
+}
+
+func (c *compartment) reject(r policy.Reason) {
+	for i := range reasons {
+		if reasons[i] == r {
+			c.rejected[i].Add(1)
+			return
+		}
+	}
+}
+
+// retryAfter returns what the policy's refusals tell the caller, except for an
+// open breaker, whose remaining time is better.
+func (c *compartment) retryAfter() time.Duration {
+	if c.rule == nil {
+		return defaultRetryAfter
+	}
+	return c.rule.RetryAfter
+}
+
+func (c *compartment) rejectStatus(r policy.Reason) int {
+	if c.rule == nil {
+		return defaultStatus(r)
+	}
+	return c.rule.RejectStatus(r)
+}
+
+func (c *compartment) used() bool {
+	if c.granted.Load() > 0 || c.left.Load() > 0 || c.inFlight.Load() > 0 {
+		return true
+	}
+	for i := range c.rejected {
+		if c.rejected[i].Load() > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// defaultRetryAfter is what a refusal says that no policy stands behind.
+const defaultRetryAfter = time.Second

@@ -1,0 +1,91 @@
+package watertight
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/watertight-go/watertight/breaker"
+	"github.com/watertight-go/watertight/bulkhead"
+	"github.com/watertight-go/watertight/policy"
+)
+
+// A RejectedError reports that a policy turned a call away before it began.
+// Errors of this type are returned as *RejectedError; they reach the user of
+// an http.Client inside a *url.Error, so use errors.As.
+//
+// errors.Is sees through it to the reason's sentinel: [bulkhead.ErrFull],
+// [bulkhead.ErrWaitTimeout], [bulkhead.ErrClosed] or [breaker.ErrOpen].
+type RejectedError struct {
+	Policy     string        // the policy that refused
+	Key        string        // its compartment's key; "" with per: policy
+	Reason     policy.Reason // why
+	RetryAfter time.Duration // when a new attempt makes sense; 0 if unknown
+	Err        error         // the sentinel
+
+	status int // what the policy answers on a server; 0: the reason's default
+}
+
+func (e *RejectedError) Error() string {
+	var b strings.Builder
+	b.WriteString("watertight: policy ")
+	b.WriteString(e.Policy)
+	if e.Key != "" {
+		b.WriteString(" (")
+		b.WriteString(e.Key)
+		b.WriteByte(')')
+	}
+	b.WriteString(" refused the call: ")
+	if e.Err != nil {
+		b.WriteString(e.Err.Error())
+	} else {
+		b.WriteString(e.Reason.String())
+	}
+	if e.RetryAfter > 0 {
+		b.WriteString("; retry after ")
+		b.WriteString(e.RetryAfter.String())
+	}
+	return b.String()
+}
+
+// Unwrap returns the sentinel of the reason.
+func (e *RejectedError) Unwrap() error { return e.Err }
+
+// Timeout reports whether the call waited for a permit in vain, so that
+// net.Error and url.Error take it for the time-out that it is.
+func (e *RejectedError) Timeout() bool { return e.Reason == policy.WaitTimeout }
+
+// StatusCode returns the HTTP status that the policy gives this refusal on a
+// server: 503, or 408 for [policy.WaitTimeout], unless the policy's reject
+// section says otherwise. A gateway answers it when its upstream's compartment
+// refused.
+func (e *RejectedError) StatusCode() int {
+	if e.status != 0 {
+		return e.status
+	}
+	return defaultStatus(e.Reason)
+}
+
+func defaultStatus(r policy.Reason) int {
+	if r == policy.WaitTimeout {
+		return http.StatusRequestTimeout
+	}
+	return http.StatusServiceUnavailable
+}
+
+// reasonOf returns why the bulkhead refused, and false for an error that is
+// the caller's own.
+func reasonOf(err error) (policy.Reason, bool) {
+	switch {
+	case errors.Is(err, bulkhead.ErrFull):
+		return policy.Full, true
+	case errors.Is(err, bulkhead.ErrWaitTimeout):
+		return policy.WaitTimeout, true
+	case errors.Is(err, bulkhead.ErrClosed):
+		return policy.Draining, true
+	case errors.Is(err, breaker.ErrOpen):
+		return policy.Open, true
+	}
+	return policy.Canceled, false
+}

@@ -1,0 +1,175 @@
+package watertight
+
+import (
+	"log/slog"
+	"sync"
+	"sync/atomic"
+
+	"github.com/watertight-go/watertight/breaker"
+	"github.com/watertight-go/watertight/bulkhead"
+	"github.com/watertight-go/watertight/policy"
+)
+
+// A Guard holds the compartments of one set of policies and decides which
+// calls may pass. Make one with [New] and share it: between all routers,
+// clients and goroutines of a process. All methods are safe for concurrent
+// use. A Guard starts no goroutine; call [Guard.Close] when hooks shall let go
+// of it.
+type Guard struct {
+	set    *policy.Set
+	hooks  *hookSets // nil: none
+	logger *slog.Logger
+	sides  [2]side
+
+	wraps    atomic.Int64 // handlers that middleware has wrapped; see mark.go
+	draining atomic.Bool
+
+	closing sync.Once
+	detach  []func()
+}
+
+// A side is what a Guard holds for the server or the client side, which never
+// share a compartment.
+type side struct {
+	places    []place // by index of the policy; the zero place where a policy has no such side
+	unmatched *compartment
+	gate      gate
+}
+
+// A place is where the compartments of one policy are kept.
+type place struct {
+	fixed *compartment // the only one: per: policy, and exempt policies
+	table *table       // one for each key
+}
+
+// sideIndex gives the place of a side in Guard.sides.
+func sideIndex(s policy.Side) int {
+	if s == policy.Client {
+		return 1
+	}
+	return 0
+}
+
+// An Option configures a [Guard].
+type Option interface{ apply(*options) }
+
+type options struct {
+	hooks  []Hooks
+	logger *slog.Logger
+}
+
+type optionFunc func(*options)
+
+func (f optionFunc) apply(o *options) { f(o) }
+
+// WithHooks adds a set of hooks; see package metrics for the ready-made ones.
+// Given more than once, all sets are called, in the order given.
+func WithHooks(h Hooks) Option {
+	return optionFunc(func(o *options) { o.hooks = append(o.hooks, h) })
+}
+
+// WithLogger sets where the Guard reports what somebody should mend: a hook
+// that panicked, a response body that was never closed. The default, also for
+// nil, is slog.Default() at the time of the report; the last one given wins.
+func WithLogger(l *slog.Logger) Option {
+	return optionFunc(func(o *options) {
+		if l != nil {
+			o.logger = l
+		}
+	})
+}
+
+// New returns a Guard for the policies in set. A nil set limits nothing.
+func New(set *policy.Set, opts ...Option) *Guard {
+	var o options
+	for _, opt := range opts {
+		opt.apply(&o)
+	}
+	if set == nil {
+		set = new(policy.Set)
+	}
+	g := &Guard{set: set, logger: o.logger}
+	if len(o.hooks) > 0 {
+		g.hooks = &hookSets{sets: o.hooks, logger: g.log}
+	}
+	for _, s := range []policy.Side{policy.Server, policy.Client} {
+		sd := &g.sides[sideIndex(s)]
+		sd.gate.init()
+		sd.unmatched = &compartment{Compartment: Compartment{Policy: unmatchedName, Side: s, Per: policy.PerPolicy}}
+		rules := set.Policies()
+		sd.places = make([]place, len(rules))
+		for i, r := range rules {
+			if r.Side != policy.Both && r.Side != s {
+				continue
+			}
+			if r.Exempt || r.PerOn(s) == policy.PerPolicy {
+				sd.places[i].fixed = g.build(r, s, "")
+				continue
+			}
+			d := set.Defaults()
+			sd.places[i].table = newTable(d.MaxCompartments, d.Idle, func(key string) *compartment {
+				return g.build(r, s, key)
+			})
+		}
+	}
+	if g.hooks != nil {
+		g.detach = g.hooks.attach(g)
+	}
+	return g
+}
+
+// build makes the compartment of a policy for one key.
+func (g *Guard) build(r *policy.Rule, s policy.Side, key string) *compartment {
+	c := &compartment{
+		Compartment: Compartment{Policy: r.Name, Side: s, Per: r.PerOn(s), Key: key},
+		rule:        r,
+	}
+	if b := r.Bulkhead; b != nil {
+		c.bulkhead = bulkhead.New(bulkhead.Config{Limit: b.MaxConcurrent, Backlog: b.MaxQueue, MaxWait: b.MaxWait})
+	}
+	if b := r.Breaker; b != nil {
+		cfg := breaker.Config{
+			FailureRate:  b.FailureRate,
+			SlowCall:     b.SlowCall,
+			SlowCallRate: b.SlowCallRate,
+			Window:       breaker.Window{Calls: b.Window.Calls, Time: b.Window.Time},
+			MinCalls:     b.MinCalls,
+			OpenFor:      b.OpenFor,
+			HalfOpen: breaker.HalfOpen{
+				Calls:        b.HalfOpen.Calls,
+				ProbeTimeout: b.HalfOpen.ProbeTimeout,
+				MaxWait:      b.HalfOpen.MaxWait,
+			},
+		}
+		if g.hooks != nil {
+			cfg.OnTransition = func(t breaker.Transition) {
+				g.hooks.transition(t.Context, TransitionEvent{Compartment: c.Compartment, Transition: t})
+			}
+		}
+		c.breaker = breaker.New(cfg)
+	}
+	return c
+}
+
+// Close calls what the hooks' Attach returned, once. It leaves calls alone:
+// see [Guard.Drain] for those.
+func (g *Guard) Close() {
+	g.closing.Do(func() {
+		for _, d := range g.detach {
+			func() {
+				defer g.hooks.contain("detach")
+				d()
+			}()
+		}
+	})
+}
+
+// Policies returns the set that the Guard was made with.
+func (g *Guard) Policies() *policy.Set { return g.set }
+
+func (g *Guard) log() *slog.Logger {
+	if g.logger != nil {
+		return g.logger
+	}
+	return slog.Default()
+}

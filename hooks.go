@@ -1,0 +1,233 @@
+package watertight
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/watertight-go/watertight/breaker"
+	"github.com/watertight-go/watertight/policy"
+)
+
+// Hooks is a set of functions that a [Guard] calls as things happen. Any of
+// them may be nil. Hooks run on the goroutine of the call that they tell of,
+// outside all locks: they may call back into the Guard, must be safe for
+// concurrent use, and should return at once. A hook never changes an
+// admission; one that panics is logged once and otherwise ignored.
+type Hooks struct {
+	// Attach is called by [New] with the new Guard; the function that it
+	// returns, if any, by [Guard.Close].
+	Attach func(g *Guard) (detach func())
+
+	// Arrive is called before anything is decided about a call that some
+	// policy limits. The other hooks of the call get the context that it
+	// returns; nil means unchanged.
+	Arrive func(ctx context.Context, req *policy.Request) context.Context
+
+	// Wait is called when a call that had to queue for a permit has got it,
+	// waited too long or left.
+	Wait func(ctx context.Context, e WaitEvent)
+
+	// Grant is called when a permit is granted. The call runs under the
+	// context that it returns; nil means unchanged. A call that only a breaker
+	// watches has no permit and no Grant.
+	Grant func(ctx context.Context, e GrantEvent) context.Context
+
+	// Release is called after the permit of a Grant was given back, with the
+	// context that this set's Grant returned.
+	Release func(ctx context.Context, e ReleaseEvent)
+
+	// Reject is called when a call is turned away.
+	Reject func(ctx context.Context, e RejectEvent)
+
+	// Transition is called when a breaker changes state, in order for each
+	// breaker. ctx is that of the call that saw the change,
+	// context.Background() if none did.
+	Transition func(ctx context.Context, e TransitionEvent)
+}
+
+// A Compartment names one: the policy that calls for it, the side of the wire,
+// and the key by which the policy divides its calls.
+type Compartment struct {
+	Policy string
+	Side   policy.Side
+	Per    policy.Per
+	Key    string
+}
+
+// A WaitEvent tells of a call that queued for a permit.
+type WaitEvent struct {
+	Compartment
+	Arrived  time.Time     // when it queued
+	Waited   time.Duration // until the wait ended
+	Position int           // place in the queue on arrival; 1 was next
+	Result   string        // "granted", "wait_timeout", "canceled" or "draining"
+}
+
+// A GrantEvent tells of a permit granted.
+type GrantEvent struct {
+	Compartment
+	Limit    int           // the bulkhead's limit at the time
+	InFlight int           // permits out, this one included
+	Waited   time.Duration // 0 if it did not queue
+}
+
+// A ReleaseEvent tells of a permit given back.
+type ReleaseEvent struct {
+	Compartment
+	Leaked bool // the response body was dropped unread and found by the garbage collector
+}
+
+// A RejectEvent tells of a call turned away.
+type RejectEvent struct {
+	Compartment
+	Reason     policy.Reason
+	Breaker    breaker.State // for policy.Open: breaker.Open, or HalfOpen when no probe was left
+	Limit      int           // of the bulkhead, 0 if there is none
+	InFlight   int
+	Queued     int
+	RetryAfter time.Duration // 0 if unknown
+	Err        error         // the *RejectedError
+}
+
+// A TransitionEvent tells of a breaker's change of state.
+type TransitionEvent struct {
+	Compartment
+	breaker.Transition
+}
+
+// hookSets calls the hooks of all sets given to New, the first set first;
+// Release runs in reverse, as the Grants nest.
+type hookSets struct {
+	sets   []Hooks
+	logger func() *slog.Logger
+
+	mu       sync.Mutex // guards panicked
+	panicked map[string]bool
+}
+
+// contain keeps a panicking hook away from the call that it tells of. It is
+// deferred around each hook.
+func (h *hookSets) contain(name string) {
+	v := recover()
+	if v == nil {
+		return
+	}
+	h.mu.Lock()
+	seen := h.panicked[name]
+	if h.panicked == nil {
+		h.panicked = make(map[string]bool)
+	}
+	h.panicked[name] = true
+	h.mu.Unlock()
+	if !seen {
+		h.logger().Error("watertight: a hook panicked; later panics of this hook are not logged",
+			"hook", name, "panic", fmt.Sprint(v), "stack", string(debug.Stack()))
+	}
+}
+
+func (h *hookSets) attach(g *Guard) (detach []func()) {
+	for i := range h.sets {
+		if f := h.sets[i].Attach; f != nil {
+			func() {
+				defer h.contain("Attach")
+				if d := f(g); d != nil {
+					detach = append(detach, d)
+				}
+			}()
+		}
+	}
+	return detach
+}
+
+// arrive returns the context for the other hooks, and whether a hook made a new
+// one. Contexts are not compared: nothing says that they can be.
+func (h *hookSets) arrive(ctx context.Context, req *policy.Request) (_ context.Context, derived bool) {
+	for i := range h.sets {
+		if f := h.sets[i].Arrive; f != nil {
+			func() {
+				defer h.contain("Arrive")
+				// A copy: what goes to an unknown function escapes, and only
+				// calls with such a hook shall pay for that.
+				r := *req
+				if c := f(ctx, &r); c != nil {
+					ctx, derived = c, true
+				}
+			}()
+		}
+	}
+	return ctx, derived
+}
+
+func (h *hookSets) wait(ctx context.Context, e WaitEvent) {
+	for i := range h.sets {
+		if f := h.sets[i].Wait; f != nil {
+			func() {
+				defer h.contain("Wait")
+				f(ctx, e)
+			}()
+		}
+	}
+}
+
+// grants holds the contexts that the sets' Grants returned, for their Releases.
+// It is allocated only when a set has a Grant.
+type grants []context.Context
+
+// grant returns the context that the call runs under, whether a hook made a new
+// one, and what release needs.
+func (h *hookSets) grant(ctx context.Context, e GrantEvent) (_ context.Context, derived bool, gs grants) {
+	for i := range h.sets {
+		if f := h.sets[i].Grant; f != nil {
+			func() {
+				defer h.contain("Grant")
+				if c := f(ctx, e); c != nil {
+					ctx, derived = c, true
+				}
+			}()
+		}
+		if h.sets[i].Release != nil {
+			if gs == nil {
+				gs = make(grants, len(h.sets))
+			}
+			gs[i] = ctx
+		}
+	}
+	return ctx, derived, gs
+}
+
+func (h *hookSets) release(gs grants, e ReleaseEvent) {
+	for i := len(gs) - 1; i >= 0; i-- {
+		if f := h.sets[i].Release; f != nil {
+			func() {
+				defer h.contain("Release")
+				f(gs[i], e)
+			}()
+		}
+	}
+}
+
+func (h *hookSets) reject(ctx context.Context, e RejectEvent) {
+	for i := range h.sets {
+		if f := h.sets[i].Reject; f != nil {
+			func() {
+				defer h.contain("Reject")
+				f(ctx, e)
+			}()
+		}
+	}
+}
+
+func (h *hookSets) transition(ctx context.Context, e TransitionEvent) {
+	for i := range h.sets {
+		if f := h.sets[i].Transition; f != nil {
+			func() {
+				defer h.contain("Transition")
+				f(ctx, e)
+			}()
+		}
+	}
+}

@@ -1,0 +1,46 @@
+// Package middleware puts a [watertight.Guard] in front of an http.Handler:
+// each request needs the permits and the breakers that the policies ask for,
+// or is turned away with a problem document before the handler runs.
+//
+//	mux := http.NewServeMux()
+//	mux.HandleFunc("GET /reports/{id}", report)
+//	http.ListenAndServe(":8080", middleware.New(wt)(mux))
+//
+// The permit is held until the handler returns, panics or exits, also if it
+// hijacked the connection.
+//
+// # Order
+//
+// Put it inside whatever must always run (recovery, access logs, otelhttp) and
+// outside whatever costs something (authentication against a database, the
+// handlers themselves). Answers that must survive an overload, such as health
+// probes, belong outside of it or under an exempt policy.
+//
+// An http.TimeoutHandler belongs outside too: it returns at its deadline, while
+// the handler may still be working. Outside, the permit stays with the work;
+// inside, it is given back at the deadline and the work goes on uncounted.
+//
+// # Routes
+//
+// With per: route, the default, each route is a compartment of its own. The
+// route is asked of the adapter (package adapters/chi), of [WithRouter], or of
+// the wrapped handler itself if that is an http.ServeMux. With none of these,
+// the policy's path pattern that matched stands for the route. A request for
+// which the router has no route (404, 405) passes unlimited.
+//
+// # What the caller sees
+//
+// A refused caller gets status 503, or 408 if it waited too long, unless the
+// policy's reject section says otherwise; a body of type
+// application/problem+json whose type and reason tell why; Retry-After; and
+// Cache-Control: no-store. The handler did not run. Beware that some clients
+// and proxies send a request again on their own when they see 408, also a
+// POST; one line of policy (reject: {status: {wait_timeout: 503}}) avoids it.
+//
+// # One Guard, several handlers
+//
+// Wrapping several handlers with one Guard is fine: they share its
+// compartments, and a request that passes two of them, as with chi's Use and
+// With, counts once. Two Guards both count. A handler that sends its request
+// through the same router once more needs [Reentrant].
+package middleware

@@ -1,0 +1,111 @@
+package middleware
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/watertight-go/watertight"
+	"github.com/watertight-go/watertight/policy"
+)
+
+// New returns a middleware that admits requests through wt. What it returns
+// may wrap any number of handlers. It panics if wt is nil.
+func New(wt *watertight.Guard, opts ...Option) func(http.Handler) http.Handler {
+	if wt == nil {
+		panic("middleware: New needs a Guard, got nil; make one with watertight.New")
+	}
+	var o options
+	for _, opt := range opts {
+		opt.apply(&o)
+	}
+	return func(next http.Handler) http.Handler {
+		if next == nil {
+			panic("middleware: the handler to wrap is nil")
+		}
+		wt.Wrapped()
+		if o.reentrant {
+			wt.Wrapped()
+		}
+		h := &handler{guard: wt, next: next, route: o.route}
+		if h.route == nil {
+			if router, ok := next.(Router); ok {
+				h.route = routeOf(router)
+			}
+		}
+		return h
+	}
+}
+
+type handler struct {
+	guard *watertight.Guard
+	next  http.Handler
+	route func(*http.Request) string // nil: no router is known
+}
+
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	req := policy.Request{
+		Side:        policy.Server,
+		Method:      r.Method,
+		Host:        r.Host,
+		EscapedPath: r.URL.EscapedPath(),
+		Header:      r.Header,
+	}
+	if h.route != nil {
+		req.Route, req.RouteKnown = h.route(r), true
+	}
+	call, err := h.guard.Admit(r.Context(), &req)
+	if err != nil {
+		var rejected *watertight.RejectedError
+		if !errors.As(err, &rejected) {
+			// The caller left. It may have closed only its sending half, and
+			// must not take an empty answer for a success.
+			rejected = &watertight.RejectedError{Reason: policy.Canceled, Err: err}
+		}
+		WriteRejection(w, r, rejected)
+		return
+	}
+	if call.Watched() {
+		h.serveWatched(w, r, &call)
+		return
+	}
+	defer call.Release()
+	h.serve(w, r, &call)
+}
+
+// serveWatched serves a request whose outcome a breaker waits for.
+func (h *handler) serveWatched(w http.ResponseWriter, r *http.Request, admitted *watertight.Call) {
+	rec := &recorder{ResponseWriter: w, call: *admitted}
+	call := &rec.call
+	// No recover: a panic, http.ErrAbortHandler and runtime.Goexit go on to
+	// whom they are meant for, as if nobody had stood between.
+	returned := false
+	defer func() {
+		if returned {
+			call.SettleStatus(rec.final())
+		} else {
+			call.SettleFailure()
+		}
+		call.Release()
+	}()
+	h.serve(rec.writer(), r, call)
+	returned = true
+}
+
+// serve calls the next handler under the call's context, with the very same
+// request if that context is the request's own.
+func (h *handler) serve(w http.ResponseWriter, r *http.Request, call *watertight.Call) {
+	ctx, derived := call.MarkedContext()
+	if !derived {
+		h.next.ServeHTTP(w, r)
+		return
+	}
+	inner := r.WithContext(ctx)
+	// What routers and form parsers leave on the request that they were given
+	// belongs on the one that others see: a handler further out reads Pattern,
+	// and the server removes the files of MultipartForm.
+	defer func() {
+		r.Pattern = inner.Pattern
+		r.Form, r.PostForm, r.MultipartForm = inner.Form, inner.PostForm, inner.MultipartForm
+	}()
+	h.next.ServeHTTP(w, inner)
+}

@@ -1,0 +1,60 @@
+package middleware
+
+import "net/http"
+
+// An Option configures [New].
+type Option interface{ apply(*options) }
+
+type options struct {
+	route     func(*http.Request) string
+	reentrant bool
+}
+
+type optionFunc func(*options)
+
+func (f optionFunc) apply(o *options) { f(o) }
+
+// A Router knows the pattern that a request will be routed to, without routing
+// it: http.ServeMux is one. Handler returns an empty pattern if there is none.
+type Router interface {
+	Handler(r *http.Request) (h http.Handler, pattern string)
+}
+
+// WithRouter names the router behind the middleware, for when something stands
+// between the two and [New] cannot see it. The last of WithRouter and
+// [WithRoute] wins; nil changes nothing.
+func WithRouter(router Router) Option {
+	return optionFunc(func(o *options) {
+		if router != nil {
+			o.route = routeOf(router)
+		}
+	})
+}
+
+// WithRoute sets the function that finds a request's route: the pattern as the
+// router reports it, or "" if no route matches. It is called once for each
+// request before anything is decided, and must leave the request as it was.
+// The last of [WithRouter] and WithRoute wins; nil changes nothing.
+func WithRoute(route func(*http.Request) string) Option {
+	return optionFunc(func(o *options) {
+		if route != nil {
+			o.route = route
+		}
+	})
+}
+
+// Reentrant is for handlers that send a request through the same middleware a
+// second time, as by calling the router's ServeHTTP with another path. With it
+// such a request is counted once in each compartment; without it, at a limit
+// of one, it would wait for itself. It costs a context and a copy of the
+// request for each request.
+func Reentrant() Option {
+	return optionFunc(func(o *options) { o.reentrant = true })
+}
+
+func routeOf(router Router) func(*http.Request) string {
+	return func(r *http.Request) string {
+		_, pattern := router.Handler(r)
+		return pattern
+	}
+}

@@ -1,0 +1,99 @@
+package middleware
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"net/http"
+
+	"github.com/watertight-go/watertight"
+)
+
+// A recorder watches for the status of a response, for a breaker that waits
+// for it. It has Unwrap, for http.ResponseController; the optional interfaces
+// of the writer that it wraps are kept, and none is invented: see writer.
+type recorder struct {
+	http.ResponseWriter
+	call   watertight.Call
+	status int // 0: not yet written
+}
+
+// Unwrap is for http.ResponseController.
+func (w *recorder) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w *recorder) WriteHeader(status int) {
+	w.record(status)
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *recorder) Write(p []byte) (int, error) {
+	w.record(http.StatusOK)
+	return w.ResponseWriter.Write(p)
+}
+
+// WriteString keeps io.WriteString from copying.
+func (w *recorder) WriteString(s string) (int, error) {
+	w.record(http.StatusOK)
+	return io.WriteString(w.ResponseWriter, s)
+}
+
+// record notes the final status: the first that is not informational. 101 ends
+// the HTTP exchange, although it is a 1xx, and settles at once: what follows is
+// a session, whose length says nothing about the handler.
+func (w *recorder) record(status int) {
+	if w.status != 0 || status < 200 && status != http.StatusSwitchingProtocols {
+		return
+	}
+	w.status = status
+	if status == http.StatusSwitchingProtocols {
+		w.call.SettleStatus(status)
+	}
+}
+
+// final returns the status that the server sends when the handler returns now.
+func (w *recorder) final() int {
+	w.record(http.StatusOK)
+	return w.status
+}
+
+func (w *recorder) hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, rw, err := w.ResponseWriter.(http.Hijacker).Hijack()
+	if err == nil {
+		w.record(http.StatusSwitchingProtocols)
+	}
+	return conn, rw, err
+}
+
+func (w *recorder) flush() error {
+	w.record(http.StatusOK)
+	return http.NewResponseController(w.ResponseWriter).Flush()
+}
+
+func (w *recorder) readFrom(src io.Reader) (int64, error) {
+	w.record(http.StatusOK)
+	return w.ResponseWriter.(io.ReaderFrom).ReadFrom(src)
+}
+
+func (w *recorder) push(target string, opts *http.PushOptions) error {
+	return w.ResponseWriter.(http.Pusher).Push(target, opts)
+}
+
+// One type for each optional interface; writer combines them.
+type (
+	flusher    struct{ *recorder }
+	hijacker   struct{ *recorder }
+	readerFrom struct{ *recorder }
+	pusher     struct{ *recorder }
+)
+
+// Flush ignores the error, as http.Flusher has no way to tell it; FlushError does.
+func (f flusher) Flush() { f.flush() }
+
+// FlushError is what http.ResponseController looks for first.
+func (f flusher) FlushError() error { return f.flush() }
+
+func (h hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) { return h.hijack() }
+
+func (r readerFrom) ReadFrom(src io.Reader) (int64, error) { return r.readFrom(src) }
+
+func (p pusher) Push(target string, opts *http.PushOptions) error { return p.push(target, opts) }

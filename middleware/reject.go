@@ -1,0 +1,101 @@
+package middleware
+
+import (
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/watertight-go/watertight"
+	"github.com/watertight-go/watertight/policy"
+)
+
+// problemBase is where docs/rejections.md explains each problem type.
+const problemBase = "https://github.com/watertight-go/watertight/blob/main/docs/rejections.md#"
+
+// A problem is the body of a refusal: RFC 9457, with the reason as extension.
+// Nothing in it comes from the request.
+type problem struct {
+	Type   string `json:"type"`
+	Title  string `json:"title"`
+	Status int    `json:"status"`
+	Detail string `json:"detail"`
+	Reason string `json:"reason"`
+}
+
+// WriteRejection answers r with a refusal, as the middleware itself does. It is
+// for gateways, whose ErrorHandler finds a *watertight.RejectedError of the
+// client side in the error that it gets.
+//
+// The answer has the status that the policy gives, a body of type
+// application/problem+json (none for HEAD), Retry-After in whole seconds,
+// rounded up, unless it is unknown, and Cache-Control: no-store. Headers set
+// earlier stay, but for those that describe another body. On HTTP/1 the
+// connection closes if the request has a body: the server would otherwise wait
+// for a body that may never come before it sends the answer.
+func WriteRejection(w http.ResponseWriter, r *http.Request, rejected *watertight.RejectedError) {
+	status := rejected.StatusCode()
+	title, detail := describe(rejected.Reason)
+	body, err := json.Marshal(problem{
+		Type:   problemBase + rejected.Reason.String(),
+		Title:  title,
+		Status: status,
+		Detail: detail,
+		Reason: rejected.Reason.String(),
+	})
+	if err != nil { // strings and an int cannot fail
+		panic("middleware: " + err.Error())
+	}
+	body = append(body, '\n')
+
+	h := w.Header()
+	for _, other := range []string{"Content-Encoding", "Etag", "Last-Modified", "Accept-Ranges", "Content-Range", "Trailer"} {
+		h.Del(other)
+	}
+	h.Set("Content-Type", "application/problem+json")
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	h.Set("Cache-Control", "no-store")
+	if s := retryAfterSeconds(rejected.RetryAfter); s > 0 {
+		h.Set("Retry-After", strconv.FormatInt(s, 10))
+	} else {
+		h.Del("Retry-After")
+	}
+	// Never on HTTP/2, where it would close the connection under the other
+	// streams.
+	if r.ProtoMajor == 1 && r.Body != nil && r.Body != http.NoBody {
+		h.Set("Connection", "close")
+	}
+	w.WriteHeader(status)
+	if r.Method != http.MethodHead {
+		// The client may be gone; there is nobody to tell.
+		_, _ = w.Write(body)
+	}
+}
+
+// retryAfterSeconds rounds up: a caller that comes back early is refused again.
+func retryAfterSeconds(d time.Duration) int64 {
+	if d <= 0 {
+		return 0
+	}
+	s := int64(d / time.Second)
+	if d%time.Second > 0 {
+		s++
+	}
+	return s
+}
+
+func describe(r policy.Reason) (title, detail string) {
+	switch r {
+	case policy.Full:
+		return "At capacity", "All permits for this kind of request are in use. The request was not processed."
+	case policy.WaitTimeout:
+		return "Waited too long", "No permit for this kind of request became free in time. The request was not processed."
+	case policy.Open:
+		return "Temporarily suspended", "Requests of this kind have been failing or slow and are suspended. The request was not processed."
+	case policy.Draining:
+		return "Shutting down", "This server is shutting down. The request was not processed."
+	case policy.Canceled:
+		return "Client left", "The client left while the request waited for a permit. The request was not processed."
+	}
+	return "Refused", "The request was not processed."
+}

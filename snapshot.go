@@ -1,0 +1,123 @@
+package watertight
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/watertight-go/watertight/breaker"
+)
+
+// A Snapshot is what a [Guard] looked like at one moment. Its JSON form is
+// stable: fields are added, never renamed.
+type Snapshot struct {
+	Version      int                   `json:"version"` // of the JSON form: 1
+	Compartments []CompartmentSnapshot `json:"compartments"`
+}
+
+// A CompartmentSnapshot is one compartment of a [Snapshot]. Each call is
+// counted once, on the compartment that decided: the one that refused, else
+// the bulkhead's, else the breaker's. Counts start anew when a compartment at
+// rest was dropped and its key comes back.
+type CompartmentSnapshot struct {
+	Policy   string            `json:"policy"` // "(unmatched)": calls that no route or no policy matches
+	Side     string            `json:"side"`   // "server" or "client"
+	Key      string            `json:"key"`    // "" with per: policy; "(overflow)": keys that found the table full
+	Granted  uint64            `json:"granted"`
+	Rejected map[string]uint64 `json:"rejected"` // by reason
+	Left     uint64            `json:"left"`     // callers who gave up before they were admitted
+	Leaked   uint64            `json:"leaked"`   // response bodies that the garbage collector had to release
+	InFlight int64             `json:"inFlight"` // calls inside; with a bulkhead the permits out
+
+	Bulkhead *BulkheadSnapshot `json:"bulkhead,omitempty"`
+	Breaker  *BreakerSnapshot  `json:"breaker,omitempty"`
+}
+
+// A BulkheadSnapshot is the bulkhead of a [CompartmentSnapshot].
+type BulkheadSnapshot struct {
+	Limit    int `json:"limit"`
+	InFlight int `json:"inFlight"`
+	Queued   int `json:"queued"`
+	Peak     int `json:"peak"` // the most permits that were ever out at once
+}
+
+// A BreakerSnapshot is the breaker of a [CompartmentSnapshot].
+type BreakerSnapshot struct {
+	State           string  `json:"state"`           // "closed", "open" or "half_open"
+	FailureRate     float64 `json:"failureRate"`     // percent; -1 while the window holds fewer than minCalls
+	SlowCallRate    float64 `json:"slowCallRate"`    // likewise
+	Calls           int     `json:"calls"`           // in the window
+	OpenRemainingMs int64   `json:"openRemainingMs"` // until probes are let through, rounded up; 0 unless open
+}
+
+// Snapshot returns what every compartment looks like now, in the order of the
+// policies, then server before client, then by key, those that no policy
+// matches last. Compartments that no call has met are left out. Each
+// compartment is consistent within itself; no call is held up.
+func (g *Guard) Snapshot() Snapshot {
+	out := Snapshot{Version: 1, Compartments: []CompartmentSnapshot{}}
+	for _, cs := range g.compartments() {
+		for _, c := range cs {
+			if c.table != nil || c.used() {
+				out.Compartments = append(out.Compartments, c.snapshot())
+			}
+		}
+	}
+	return out
+}
+
+// compartments returns all compartments, one group for each policy and side.
+func (g *Guard) compartments() [][]*compartment {
+	var groups [][]*compartment
+	for i := range g.set.Policies() {
+		for s := range g.sides {
+			switch p := g.sides[s].places[i]; {
+			case p.fixed != nil:
+				groups = append(groups, []*compartment{p.fixed})
+			case p.table != nil:
+				cs := p.table.all()
+				slices.SortFunc(cs, func(a, b *compartment) int { return cmp.Compare(a.Key, b.Key) })
+				groups = append(groups, cs)
+			}
+		}
+	}
+	for s := range g.sides {
+		groups = append(groups, []*compartment{g.sides[s].unmatched})
+	}
+	return groups
+}
+
+func (c *compartment) snapshot() CompartmentSnapshot {
+	s := CompartmentSnapshot{
+		Policy:   c.Policy,
+		Side:     c.Side.String(),
+		Key:      c.Key,
+		Granted:  c.granted.Load(),
+		Rejected: make(map[string]uint64, len(reasons)),
+		Left:     c.left.Load(),
+		Leaked:   c.leaked.Load(),
+		InFlight: c.inFlight.Load(),
+	}
+	for i, r := range reasons {
+		s.Rejected[r.String()] = c.rejected[i].Load()
+	}
+	if c.bulkhead != nil {
+		b := c.bulkhead.Snapshot()
+		s.Bulkhead = &BulkheadSnapshot{Limit: b.Limit, InFlight: b.InFlight, Queued: b.Queued, Peak: b.Peak}
+		s.InFlight = int64(b.InFlight)
+	}
+	if c.breaker != nil {
+		b := c.breaker.Snapshot()
+		s.Breaker = &BreakerSnapshot{
+			State:        b.State.String(),
+			FailureRate:  b.FailureRate,
+			SlowCallRate: b.SlowCallRate,
+			Calls:        b.Calls,
+		}
+		if b.State == breaker.Open {
+			s.Breaker.OpenRemainingMs = int64(math.Ceil(float64(b.OpenRemaining) / float64(time.Millisecond)))
+		}
+	}
+	return s
+}

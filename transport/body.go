@@ -1,0 +1,104 @@
+package transport
+
+import (
+	"context"
+	"io"
+	"runtime"
+	"sync/atomic"
+
+	"github.com/watertight-go/watertight"
+)
+
+// held is what must be given back once, by whoever comes first: the reader at
+// the end of the body, the closer, the end of the request's context, or the
+// garbage collector. Winning done gives the right to touch call. It must not
+// refer to the body, or the garbage collector would never come.
+type held struct {
+	call    watertight.Call
+	done    atomic.Bool
+	cleanup runtime.Cleanup // ends the watch of the garbage collector
+	disarm  func() bool     // ends the watch of the context; nil: none
+}
+
+// hold wraps the body of an open response so that call is released when it
+// ends. A body that can be written to, as after 101, stays so.
+func hold(ctx context.Context, rc io.ReadCloser, call watertight.Call) io.ReadCloser {
+	h := &held{call: call}
+	b := &body{rc: rc, held: h}
+	h.cleanup = runtime.AddCleanup(b, (*held).dropped, h)
+	if ctx.Done() != nil {
+		// A context that is done already calls abandoned before AfterFunc has
+		// returned, hence abandoned does not look at disarm.
+		h.disarm = context.AfterFunc(ctx, h.abandoned)
+	}
+	if w, ok := rc.(io.Writer); ok {
+		b.session = true
+		if cw, ok := rc.(writeCloser); ok {
+			return &struct {
+				*body
+				io.Writer
+				writeCloser
+			}{b, w, cw}
+		}
+		return &struct {
+			*body
+			io.Writer
+		}{b, w}
+	}
+	return b
+}
+
+// writeCloser is what a connection has that can close its sending half.
+type writeCloser interface{ CloseWrite() error }
+
+// ended releases the call at the end of the body.
+func (h *held) ended() {
+	if h.done.CompareAndSwap(false, true) {
+		h.unwatch()
+		h.call.Release()
+	}
+}
+
+// abandoned releases the call at the end of the context.
+func (h *held) abandoned() {
+	if h.done.CompareAndSwap(false, true) {
+		h.cleanup.Stop()
+		h.call.Release()
+	}
+}
+
+// dropped releases the call of a body that nobody can close any more.
+func (h *held) dropped() {
+	if h.done.CompareAndSwap(false, true) {
+		h.unwatch()
+		h.call.Leak()
+	}
+}
+
+func (h *held) unwatch() {
+	h.cleanup.Stop()
+	if h.disarm != nil {
+		h.disarm()
+	}
+}
+
+// A body is a response body that holds a call's permit until it ends.
+type body struct {
+	rc      io.ReadCloser
+	held    *held
+	session bool // goes both ways: one that stopped sending may still receive
+}
+
+func (b *body) Read(p []byte) (int, error) {
+	n, err := b.rc.Read(p)
+	if err != nil && !(b.session && err == io.EOF) {
+		b.held.ended()
+	}
+	return n, err
+}
+
+// Close releases also if the inner Close panics.
+func (b *body) Close() error {
+	defer b.held.ended()
+	return b.rc.Close()
+}

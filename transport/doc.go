@@ -1,0 +1,43 @@
+// Package transport puts a [watertight.Guard] in front of an
+// http.RoundTripper: each call needs the permits and the breakers that the
+// policies ask for, for each host unless they say otherwise, or is refused
+// before a connection is touched.
+//
+//	client := &http.Client{Transport: transport.New(nil, wt)}
+//
+// # The permit
+//
+// It is held until the response body ends, since the body is the load: until
+// EOF, an error or Close, whichever is first. Bodies that are empty by protocol
+// (HEAD, 204, 304, length 0) hold nothing. A body that is forgotten gives its
+// permit back when the request's context ends, and if that never happens, when
+// the garbage collector finds it; that is counted as leaked and logged.
+// [ReleaseAtHeaders] gives it back as soon as the response headers are in.
+//
+// # The outcome
+//
+// It is filed with the breaker when the response headers are in. An error of
+// the transport, or a status in the policy's failureStatus, is a failure; a
+// call that took longer than slowCall, its time in the queue excluded, is slow.
+// How fast the body is read says more about the reader than about the host, and
+// does not count. A caller that cancels is no failure; see
+// [watertight.Call.SettleFailure].
+//
+// # Errors
+//
+// A refusal is a *[watertight.RejectedError]; through an http.Client it arrives
+// inside a *url.Error, so use errors.Is and errors.As:
+//
+//	resp, err := client.Do(req)
+//	if errors.Is(err, breaker.ErrOpen) { ... }
+//
+// The request body is closed, no response is made up. If the caller's context
+// ends while it waits, the error is the context's own.
+//
+// # Order
+//
+// Instrumentation that opens a span for each request on the wire (otelhttp)
+// belongs beneath: New(otelhttp.NewTransport(nil), wt), so that its span hangs
+// under bulkhead.grant and no request that never was is recorded. Retries
+// belong above, so that each attempt is a call of its own.
+package transport

@@ -1,0 +1,134 @@
+package transport
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/watertight-go/watertight"
+	"github.com/watertight-go/watertight/policy"
+)
+
+// A Transport is an http.RoundTripper that admits each call through a Guard.
+// Make one with [New]. It is safe for concurrent use and needs no clean-up
+// beyond that of its base.
+type Transport struct {
+	base      http.RoundTripper
+	guard     *watertight.Guard
+	atHeaders bool
+}
+
+// New returns a Transport that sends through base what wt admits. A nil base
+// means http.DefaultTransport. A base that is a *Transport of the same Guard
+// already is returned as it is, without the options, since its calls would
+// need two permits each; anything between the two hides it. New panics if wt
+// is nil.
+func New(base http.RoundTripper, wt *watertight.Guard, opts ...Option) *Transport {
+	if wt == nil {
+		panic("transport: New needs a Guard, got nil; make one with watertight.New")
+	}
+	if base == nil {
+		base = http.DefaultTransport
+	}
+	if t, ok := base.(*Transport); ok && t.guard == wt {
+		return t
+	}
+	t := &Transport{base: base, guard: wt}
+	for _, opt := range opts {
+		opt.apply(t)
+	}
+	return t
+}
+
+// Base returns the RoundTripper that the Transport sends through.
+func (t *Transport) Base() http.RoundTripper { return t.base }
+
+// Guard returns the Guard that the Transport asks.
+func (t *Transport) Guard() *watertight.Guard { return t.guard }
+
+// CloseIdleConnections passes the call of http.Client.CloseIdleConnections on.
+func (t *Transport) CloseIdleConnections() {
+	if c, ok := t.base.(interface{ CloseIdleConnections() }); ok {
+		c.CloseIdleConnections()
+	}
+}
+
+// RoundTrip implements http.RoundTripper. See the package's documentation for
+// the errors that it adds to those of its base.
+func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.URL == nil {
+		closeBody(r)
+		return nil, errors.New("transport: Request.URL is nil")
+	}
+	req := policy.Request{
+		Side:        policy.Client,
+		Method:      r.Method,
+		Scheme:      r.URL.Scheme,
+		Host:        r.URL.Host,
+		EscapedPath: r.URL.EscapedPath(),
+		Header:      r.Header,
+	}
+	call, err := t.guard.Admit(r.Context(), &req)
+	if err != nil {
+		closeBody(r)
+		return nil, err
+	}
+	return t.send(r, call)
+}
+
+// send makes the admitted call. From here on base owns the request's body.
+func (t *Transport) send(r *http.Request, call watertight.Call) (resp *http.Response, err error) {
+	// No recover: a panic of base goes on to the caller, as does
+	// runtime.Goexit; both leave handed false.
+	handed := false
+	defer func() {
+		if !handed {
+			call.SettleFailure()
+			call.Release()
+		}
+	}()
+	sent := r
+	ctx, derived := call.Context()
+	if derived {
+		sent = r.WithContext(ctx)
+	}
+	resp, err = t.base.RoundTrip(sent)
+	if err != nil || resp == nil {
+		// A response beside an error is none: whoever gets it must not look.
+		return resp, err
+	}
+	if derived && resp.Request == sent {
+		resp.Request = r
+	}
+	call.SettleStatus(resp.StatusCode)
+	handed = true
+	if t.atHeaders || bodiless(r, resp) {
+		call.Release()
+		return resp, nil
+	}
+	resp.Body = hold(r.Context(), resp.Body, call)
+	return resp, nil
+}
+
+// bodiless reports whether the response has no body by protocol. The clients
+// of HTTP/1 say http.NoBody then, those of HTTP/2 have an empty body of their
+// own, and nobody need close either.
+func bodiless(r *http.Request, resp *http.Response) bool {
+	switch {
+	case resp.StatusCode == http.StatusSwitchingProtocols:
+		return false
+	case resp.Body == nil, resp.Body == http.NoBody:
+		return true
+	case r.Method == http.MethodHead,
+		resp.StatusCode == http.StatusNoContent,
+		resp.StatusCode == http.StatusNotModified:
+		return true
+	}
+	return resp.ContentLength == 0 && r.Method != http.MethodConnect
+}
+
+func closeBody(r *http.Request) {
+	if r.Body != nil {
+		// The call did not happen, and why is what the caller needs to hear.
+		_ = r.Body.Close()
+	}
+}

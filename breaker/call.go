@@ -39,7 +39,7 @@ func (c Call) Restart() Call {
 		c.start = b.now()
 		return c
 	}
-	now := b.lock(nil, b.now())
+	now := b.lock(context.Background(), b.now())
 	if c.period == b.period {
 		b.restartProbeLocked(c.probe, now)
 	}
@@ -56,7 +56,7 @@ func (c Call) Stale() bool {
 		return true
 	}
 	b := c.b
-	b.lock(nil, b.now())
+	b.lock(context.Background(), b.now())
 	stale := c.period != b.period || c.probe != 0 && b.findProbeLocked(c.probe) < 0
 	b.unlock()
 	return stale
@@ -84,7 +84,7 @@ func (c Call) DoneIn(ctx context.Context, o Outcome, took time.Duration) {
 
 // Cancel ends the call as Ignored: it was not made, or says nothing. It is in no
 // window, and if it was a probe the next call can be one in its place.
-func (c Call) Cancel() { c.Done(nil, Ignored) }
+func (c Call) Cancel() { c.Done(context.Background(), Ignored) }
 
 // State returns the state that let the call in, or refused it.
 func (c Call) State() State { return c.state }

@@ -41,16 +41,29 @@ type Config struct {
 
 	// AutoHalfOpen makes the breaker half-open at the instant its open period
 	// ends, rather than at the first call after that. It takes no timer: the
-	// change is made, with that instant as its time, by whatever looks next.
+	// change is made, as of that instant, by whichever method is called next.
+	// Together with HalfOpen.MaxWait a breaker that nobody calls goes round
+	// between the two states; of the rounds since the last call, the listener is
+	// told at least the last 64.
 	AutoHalfOpen bool
 
 	// InitialState is the state to start in; 0 means Closed. A breaker that
 	// starts Open has its first open period ahead.
 	InitialState State
 
-	// OnTransition, if not nil, is told of every change of state: in order, one
-	// at a time, outside the breaker's lock, by the goroutine whose call made
-	// the change. It may call back into the breaker. See [Transition].
+	// OnTransition, if not nil, is the listener: it is told of every change of
+	// state once, one at a time and in order, each From being the To before it.
+	//
+	// It runs on the goroutine whose call made the change, before that call
+	// returns; but if another goroutine is in the listener at that time, that
+	// one delivers the change as its next, and the call does not wait for it.
+	// No lock is held, so the listener may call any method of the breaker; what
+	// it changes is delivered after it has returned. The breaker may be further
+	// on by the time the listener hears of a change.
+	//
+	// A panic in the listener goes no further: it is logged with its stack
+	// through slog.Default, and later changes are still delivered. While the
+	// listener stalls, up to 1000 changes wait; beyond that the oldest are lost.
 	OnTransition func(Transition)
 }
 

@@ -1,6 +1,9 @@
 package breaker
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // figures are counts with the rates computed from them, in percent; -1 under the
 // minimum of calls.
@@ -62,7 +65,7 @@ type Snapshot struct {
 
 // Snapshot returns the breaker's figures at this moment.
 func (b *Breaker) Snapshot() Snapshot {
-	now := b.lock(nil, b.now())
+	now := b.lock(context.Background(), b.now())
 	f := b.figuresLocked(now)
 	s := Snapshot{
 		State:       b.state,

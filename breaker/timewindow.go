@@ -13,23 +13,20 @@ type timeWindow struct {
 
 func newTimeWindow(length time.Duration) *timeWindow {
 	width := bucketWidth(length)
-	// Rounded up, so that the window is never shorter than asked for by more
-	// than the bucket that is now.
-	n := (length + width - 1) / width
-	return &timeWindow{width: width, ring: make([]counts, n)}
+	return &timeWindow{width: width, ring: make([]counts, length/width)}
 }
 
-// bucketWidth keeps the promise of [Window] about whole seconds, and the ring
-// below 121 buckets.
+// bucketWidth keeps the promise of [Window] about whole seconds, and the ring to
+// at most 120 buckets. For the windows of 60 buckets it rounds down, so that an
+// outcome may leave up to 60ns early, but never late.
 func bucketWidth(length time.Duration) time.Duration {
-	const equal = 60
 	switch whole := length%time.Second == 0; {
 	case whole && length < 10*time.Second:
 		return 100 * time.Millisecond
 	case whole && length <= 2*time.Minute:
 		return time.Second
 	default:
-		return (length + equal - 1) / equal
+		return length / 60
 	}
 }
 

@@ -1,13 +1,68 @@
-// Package policy is about limits.
 package policy
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
 
-// Load reads a policy file.
-func Load(path string) (*Set, error) { return nil, errors.New("policy: being built") }
+	"go.yaml.in/yaml/v3"
+)
 
-// Parse reads a policy file from memory.
-func Parse(name string, data []byte) (*Set, error) { return nil, errors.New("policy: being built") }
+// maxFile bounds what is read, so that a wrong path (a log, a device) ends in an
+// error.
+const maxFile = 4 << 20
 
-// New compiles policies written in code.
-func New(c Config) (*Set, error) { return nil, errors.New("policy: being built") }
+// Load reads and checks a policy file; the package documentation gives its form.
+// If the file can be read but is not right, the error is of type [Errors] and
+// holds every problem with its line and column; else it wraps what the file
+// system said, such as [io/fs.ErrNotExist]. A file may have up to 4 MiB.
+func Load(path string) (*Set, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("policy: %w", err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err != nil {
+		return nil, fmt.Errorf("policy: %w", err)
+	}
+	return Parse(path, data)
+}
+
+// Parse is [Load] for a file that is already in memory. The name is only for
+// messages. The error is of type [Errors].
+func Parse(name string, data []byte) (*Set, error) {
+	p := &problems{file: name}
+	if len(data) > maxFile {
+		p.errorf(at{1, 1}, "a policy file may have at most %d bytes", maxFile)
+		return nil, p.errors
+	}
+	root := p.document(data)
+	if root == nil {
+		sortByPosition(p.errors)
+		return nil, p.errors
+	}
+	d := decoder{problems: p, aliased: maxAliased}
+	return compile(p, d.file(root))
+}
+
+// document returns the one document of a file. If it returns nil, it has reported
+// why.
+func (p *problems) document(data []byte) *yaml.Node {
+	var first, second yaml.Node
+	dec := newSource(data)
+	if err := dec.decode(&first); errors.Is(err, io.EOF) || err == nil && isNull(first.Content[0]) {
+		p.errorf(at{1, 1}, "the file is empty; a policy file starts with version: 1 and a list of policies")
+		return nil
+	} else if err != nil {
+		p.syntax(dec, err)
+		return nil
+	}
+	if err := dec.decode(&second); err == nil {
+		p.errorf(at{second.Line, second.Column}, "a second document starts here; a policy file holds one: put all policies into one list")
+	} else if !errors.Is(err, io.EOF) {
+		p.syntax(dec, err)
+	}
+	return first.Content[0]
+}

@@ -1,6 +1,9 @@
 package policy
 
-import "net/http"
+import (
+	"net/http"
+	"slices"
+)
 
 // A Request is what policies see of an HTTP request. It is meant to be built on
 // the stack: nothing keeps it.
@@ -48,7 +51,117 @@ type Decision struct {
 // bulkhead, and the first that matches and has a breaker. A matching policy
 // that is exempt ends both searches. It allocates nothing.
 func (s *Set) Match(r *Request) Decision {
-	return Decision{}
+	var d Decision
+	rules := s.server
+	switch r.Side {
+	case Server:
+	case Client:
+		rules = s.client
+	default:
+		return d
+	}
+	p := parts{request: r, method: r.Method, path: r.EscapedPath}
+	if p.method == "" {
+		p.method = "GET"
+	}
+	if p.path == "" {
+		p.path = "/"
+	}
+	for _, rule := range rules {
+		bulkhead := rule.Bulkhead != nil && d.Bulkhead == nil
+		breaker := rule.Breaker != nil && d.Breaker == nil
+		if !bulkhead && !breaker && !rule.Exempt {
+			continue
+		}
+		pattern, ok := rule.match(&p)
+		if !ok {
+			continue
+		}
+		if rule.Exempt {
+			if d.Bulkhead == nil && d.Breaker == nil {
+				d.Exempt = rule
+			}
+			return d
+		}
+		if bulkhead {
+			d.Bulkhead, d.BulkheadPattern = rule, pattern
+		}
+		if breaker {
+			d.Breaker, d.BreakerPattern = rule, pattern
+		}
+		if d.Bulkhead != nil && d.Breaker != nil {
+			return d
+		}
+	}
+	return d
 }
 
-type entry struct{}
+// match returns the path pattern of the first entry that matches.
+func (r *Rule) match(p *parts) (pattern string, ok bool) {
+	if len(r.entries) == 0 {
+		return "", true
+	}
+	for i := range r.entries {
+		if e := &r.entries[i]; e.match(p) {
+			return e.pattern, true
+		}
+	}
+	return "", false
+}
+
+// An entry is a compiled Match: what is set must hold.
+type entry struct {
+	methods []string
+	pattern string // the text of path; empty: any path
+	path    pathPattern
+	route   routePattern // no path: any route
+	host    hostPattern  // no name: any host
+	headers []headerValue
+}
+
+type headerValue struct{ name, value string }
+
+// match asks the cheap questions first.
+func (e *entry) match(p *parts) bool {
+	if len(e.methods) > 0 && !slices.Contains(e.methods, p.method) {
+		return false
+	}
+	if e.pattern != "" && !e.path.match(p.path) {
+		return false
+	}
+	if e.host.name != "" {
+		p.splitHost()
+		if !e.host.match(p.request.Scheme, p.host, p.port) {
+			return false
+		}
+	}
+	if e.route.path != "" {
+		p.splitHost()
+		if !e.route.match(p.request.Route, p.method, p.host) {
+			return false
+		}
+	}
+	for i := range e.headers {
+		h := &e.headers[i]
+		if !slices.Contains(p.request.Header[h.name], h.value) {
+			return false
+		}
+	}
+	return true
+}
+
+// parts are a request taken apart, once for all entries.
+type parts struct {
+	request    *Request
+	method     string
+	path       string
+	host, port string // valid once split is set
+	split      bool
+}
+
+func (p *parts) splitHost() {
+	if !p.split {
+		p.host, p.port = splitHost(p.request.Host)
+		p.split = true
+	}
+}

@@ -1,0 +1,159 @@
+package policy
+
+import (
+	"math"
+	"net/http"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// What the values may be. The upper ends are far beyond any use; they keep sums
+// and products of what passes in range, and a window's memory bounded.
+const (
+	maxCount    = 1_000_000_000
+	maxCalls    = 1_000_000
+	maxDuration = 365 * 24 * time.Hour
+	maxName     = 128
+)
+
+// unmatchedName is under which requests that no policy matches are counted.
+const unmatchedName = "(unmatched)"
+
+// count returns the value of f, or def if it is left out or not lo to hi.
+func (p *problems) count(f *field[int], lo, hi, def int) int {
+	if !f.ok() {
+		return def
+	}
+	if f.v < lo || f.v > hi {
+		p.errorf(f.at, "%s is %d; it must be %d to %d", f.name, f.v, lo, hi)
+		return def
+	}
+	return f.v
+}
+
+// duration returns the value of f, or def if it is left out or not lo to a year;
+// a lo of 1 means anything above zero.
+func (p *problems) duration(f *field[time.Duration], lo, def time.Duration) time.Duration {
+	if !f.ok() {
+		return def
+	}
+	switch {
+	case f.v < lo && lo > 0:
+		p.errorf(f.at, "%s is %v; it must be more than 0, at most 8760h", f.name, f.v)
+	case f.v < lo || f.v > maxDuration:
+		p.errorf(f.at, "%s is %v; it must be 0 to 8760h", f.name, f.v)
+	default:
+		return f.v
+	}
+	return def
+}
+
+// rate returns the value of f, a percentage, or def if it is left out or wrong.
+func (p *problems) rate(f *field[float64], def float64) float64 {
+	if !f.ok() {
+		return def
+	}
+	// Written so that NaN, which no comparison holds for, is refused.
+	if !(f.v > 0 && f.v <= 100) || math.IsInf(f.v, 0) {
+		p.errorf(f.at, "%s is %v; it must be a percentage: more than 0, at most 100", f.name, f.v)
+		return def
+	}
+	if f.v < 1 {
+		p.warnf(f.at, "%s is %v, which is less than one percent; for a share of %v write %.4g", f.name, f.v, f.v, 100*f.v)
+	}
+	return f.v
+}
+
+// policyName checks a name by itself.
+func (p *problems) policyName(d *policyDraft) {
+	f := &d.name
+	switch {
+	case f.bad:
+	case !f.set || f.v == "":
+		place := d.place
+		if f.set {
+			place = f.at
+		}
+		p.errorf(place, "%sthe name is missing; every policy needs a name of its own", d.label)
+	case f.v == unmatchedName:
+		p.errorf(f.at, "policy name %s is taken: requests that no policy matches are counted under it; choose another", quote(f.v))
+	case len(f.v) > maxName:
+		p.errorf(f.at, "policy name %s has %d bytes; it must have at most %d", quote(f.v), len(f.v), maxName)
+	case !utf8.ValidString(f.v) || strings.ContainsFunc(f.v, func(c rune) bool { return !unicode.IsPrint(c) }):
+		p.errorf(f.at, "policy name %s is not printable; use letters, digits, spaces and punctuation", quote(f.v))
+	case strings.TrimSpace(f.v) != f.v:
+		p.errorf(f.at, "policy name %s has spaces at its ends; write %s", quote(f.v), quote(strings.TrimSpace(f.v)))
+	}
+}
+
+// entry compiles one entry of a matcher.
+func (p *problems) entry(d *matchDraft) entry {
+	var e entry
+	if !d.broken && len(d.methods) == 0 && !d.path.set && !d.route.set && !d.host.set && len(d.headers) == 0 {
+		p.errorf(d.place, "%s is empty and would match everything; give it a field, or leave match out", d.label)
+	}
+	for i := range d.methods {
+		f := &d.methods[i]
+		switch {
+		case f.bad:
+		case !isToken(f.v):
+			p.errorf(f.at, "%s is %s, which is not a method; write one such as GET", f.name, quote(f.v))
+		case strings.ToUpper(f.v) != f.v:
+			// Methods are case-sensitive, so this one would never match.
+			p.errorf(f.at, "%s is %s; methods are upper-case: write %s", f.name, quote(f.v), strings.ToUpper(f.v))
+		default:
+			e.methods = append(e.methods, f.v)
+		}
+	}
+	var err error
+	if f := &d.path; f.ok() {
+		if e.path, err = parsePath(f.v); err != nil {
+			p.errorf(f.at, "%s is %s: %v", f.name, quote(f.v), err)
+		}
+		e.pattern = f.v
+		p.warnPath(f)
+	}
+	if f := &d.route; f.ok() {
+		if e.route, err = parseRoute(f.v); err != nil {
+			p.errorf(f.at, "%s is %s: %v", f.name, quote(f.v), err)
+		}
+	}
+	if f := &d.host; f.ok() {
+		if e.host, err = parseHost(f.v); err != nil {
+			p.errorf(f.at, "%s is %s: %v", f.name, quote(f.v), err)
+		}
+	}
+	seen := map[string]bool{}
+	for i := range d.headers {
+		f, exact := &d.headers[i].name, &d.headers[i].exact
+		name := http.CanonicalHeaderKey(f.v)
+		switch {
+		case f.bad:
+		case !isToken(f.v):
+			p.errorf(f.at, "%s has %s, which is not the name of a header", f.name, quote(f.v))
+		case name == "Host":
+			p.errorf(f.at, "%s has Host, which net/http keeps apart from the headers; use host", f.name)
+		case seen[name]:
+			p.errorf(f.at, "%s has %s twice; a name is the same in upper and lower case", f.name, name)
+		case exact.ok():
+			e.headers = append(e.headers, headerValue{name, exact.v})
+		}
+		seen[name] = true
+	}
+	return e
+}
+
+// isToken reports whether s is a token of RFC 9110, section 5.6.2: what a method
+// or the name of a header is.
+func isToken(s string) bool {
+	for i := range len(s) {
+		c := s[i]
+		alnum := '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
+		if !alnum && strings.IndexByte("!#$%&'*+-.^_`|~", c) < 0 {
+			return false
+		}
+	}
+	return s != ""
+}

@@ -1,0 +1,171 @@
+package policy
+
+import (
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// maxAliased bounds the nodes that are reached through aliases, and are so read
+// more often than they are written. What is not behind an alias is bounded by
+// the size of the file.
+const maxAliased = 100_000
+
+// A decoder turns YAML nodes into a draft. It reports what is wrong with their
+// form; what is wrong with the values is for compile to find.
+type decoder struct {
+	*problems
+	aliased int // what is left of maxAliased
+}
+
+// follow returns the node that n stands for: n itself, or an alias's target. It
+// returns nil, with the problem reported, for an alias that expands to too much.
+func (d *decoder) follow(n *yaml.Node) *yaml.Node {
+	if n.Kind != yaml.AliasNode {
+		return n
+	}
+	if d.aliased > 0 {
+		d.aliased -= size(n.Alias, d.aliased)
+		if d.aliased <= 0 {
+			d.errorf(place(n), "with the alias *%s the file expands to too much; write the value out", n.Value)
+		}
+	}
+	if d.aliased <= 0 {
+		return nil
+	}
+	return n.Alias // never an alias itself: YAML gives those no anchors
+}
+
+// size counts the nodes under n, aliases followed, up to limit. An anchor that
+// contains its own alias so counts as limit.
+func size(n *yaml.Node, limit int) int {
+	if n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	count := 1
+	for _, child := range n.Content {
+		if count >= limit {
+			return limit
+		}
+		count += size(child, limit-count)
+	}
+	return count
+}
+
+func place(n *yaml.Node) at { return at{n.Line, n.Column} }
+
+// An object is a mapping whose keys are checked.
+type object struct {
+	place  at
+	prefix string // before a key it makes the name of a field
+	values map[string]*yaml.Node
+	meant  map[string]bool // keys that were probably meant by unknown ones
+}
+
+// object reads a mapping. name is what messages call it, prefix what they put
+// before its keys. If n is no mapping, it reports that and returns false.
+func (d *decoder) object(n *yaml.Node, s *scope, name, prefix string) (*object, bool) {
+	if n = d.follow(n); n == nil {
+		return nil, false
+	}
+	if n.Kind != yaml.MappingNode {
+		d.errorf(place(n), "%s is %s; it must be a mapping of %s", name, describe(n), strings.Join(s.keys, ", "))
+		return nil, false
+	}
+	o := &object{place: place(n), prefix: prefix, values: map[string]*yaml.Node{}, meant: map[string]bool{}}
+	d.pairs(n, prefix, func(key, value *yaml.Node) {
+		for _, k := range s.keys {
+			if k == key.Value {
+				o.values[k] = value
+				return
+			}
+		}
+		msg, meant := s.problemWith(key.Value)
+		d.errorf(place(key), "%s%s", sentence(prefix), msg)
+		for _, k := range meant {
+			o.meant[k] = true
+		}
+	})
+	return o, true
+}
+
+// sentence is the part of a prefix that names the policy.
+func sentence(prefix string) string {
+	if i := strings.LastIndex(prefix, ": "); i >= 0 {
+		return prefix[:i+2]
+	}
+	return ""
+}
+
+// pairs calls f for each key of a mapping and its value, except for repeated keys
+// and those that are not text: these it reports.
+func (d *decoder) pairs(n *yaml.Node, prefix string, f func(key, value *yaml.Node)) {
+	lines := map[string]int{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		written, value := n.Content[i], n.Content[i+1]
+		key := d.follow(written)
+		if key == nil {
+			continue
+		}
+		switch {
+		case key.ShortTag() == "!!merge":
+			d.errorf(place(written), "%smerge keys (<<) are not supported; write the keys out, or use an alias for a whole value", sentence(prefix))
+			continue
+		case key.Kind != yaml.ScalarNode:
+			d.errorf(place(written), "%sa key is %s; it must be text", sentence(prefix), describe(key))
+			continue
+		}
+		if line, ok := lines[key.Value]; ok {
+			d.errorf(place(written), "%sthe key %s is already in line %d; keep one of them", sentence(prefix), quote(key.Value), line)
+			continue
+		}
+		lines[key.Value] = written.Line
+		f(key, value)
+	}
+}
+
+// lost reports whether a key is not there, but was probably meant by one that is
+// reported as unknown.
+func (o *object) lost(key string) bool { return o.values[key] == nil && o.meant[key] }
+
+// read reads one value of an object. parse returns what is wrong with the node,
+// or "".
+func read[T any](d *decoder, o *object, key string, parse func(*yaml.Node) (T, string)) field[T] {
+	f := field[T]{name: o.prefix + key}
+	if n := o.values[key]; n != nil {
+		readNode(d, &f, n, parse)
+	} else if o.meant[key] {
+		f.set, f.bad = true, true
+	}
+	return f
+}
+
+func readNode[T any](d *decoder, f *field[T], n *yaml.Node, parse func(*yaml.Node) (T, string)) {
+	f.set = true
+	if n = d.follow(n); n == nil {
+		f.bad = true
+		return
+	}
+	f.at = place(n)
+	var problem string
+	if f.v, problem = parse(n); problem != "" {
+		f.bad = true
+		d.errorf(f.at, "%s %s", f.name, problem)
+	}
+}
+
+// list returns the elements of a list. If n is no list, it reports that and
+// returns false.
+func (d *decoder) list(n *yaml.Node, name, example string) (*yaml.Node, bool) {
+	if n = d.follow(n); n == nil {
+		return nil, false
+	}
+	if n.Kind != yaml.SequenceNode {
+		d.errorf(place(n), "%s is %s; it must be a list: %s", name, describe(n), example)
+		return nil, false
+	}
+	return n, true
+}
+
+func elementName(list string, i int) string { return list + "[" + strconv.Itoa(i) + "]" }

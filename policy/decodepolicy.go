@@ -1,0 +1,248 @@
+package policy
+
+import "go.yaml.in/yaml/v3"
+
+// file reads the whole file.
+func (d *decoder) file(n *yaml.Node) *draft {
+	dr := &draft{}
+	o, ok := d.object(n, &fileScope, "the file", "")
+	if !ok {
+		return dr
+	}
+	version := read(d, o, "version", readCount)
+	if !version.set {
+		d.errorf(o.place, "version is missing; a policy file starts with version: 1")
+	} else if version.ok() && version.v != 1 {
+		d.errorf(version.at, "version is %d, which is not known; it must be 1", version.v)
+	}
+	if n := o.values["defaults"]; n != nil {
+		if o, ok := d.object(n, &defaultsScope, "defaults", "defaults."); ok {
+			dr.maxCompartments = read(d, o, "maxCompartments", readCount)
+			dr.idle = read(d, o, "idle", readDuration)
+		}
+	}
+	if n := o.values["policies"]; n != nil {
+		dr.policies = d.policies(n)
+	} else if !o.lost("policies") {
+		d.errorf(o.place, "policies is missing; it lists what is limited, and may be []")
+	}
+	return dr
+}
+
+func (d *decoder) policies(n *yaml.Node) []policyDraft {
+	list, ok := d.list(n, "policies", "write - name: NAME for each policy")
+	if !ok {
+		return nil
+	}
+	if len(list.Content) == 0 {
+		d.warnf(place(list), "policies is empty: nothing is limited")
+	}
+	var policies []policyDraft
+	for i, n := range list.Content {
+		if p, ok := d.policy(n, i); ok {
+			policies = append(policies, p)
+		}
+	}
+	return policies
+}
+
+func (d *decoder) policy(n *yaml.Node, index int) (policyDraft, bool) {
+	label := policyLabel(nameIn(n), index)
+	o, ok := d.object(n, &policyScope, elementName("policies", index), label)
+	if !ok {
+		return policyDraft{}, false
+	}
+	p := policyDraft{
+		place:  o.place,
+		label:  label,
+		broken: o.lost("bulkhead") || o.lost("breaker"),
+		name:   read(d, o, "name", readText),
+		side:   read(d, o, "side", readSide),
+		per:    read(d, o, "per", readPer),
+		exempt: read(d, o, "exempt", readBool),
+	}
+	if n := o.values["match"]; n != nil {
+		p.match = d.match(n, label+"match")
+	}
+	if n := o.values["bulkhead"]; n != nil {
+		p.bulkhead = d.bulkhead(n, label+"bulkhead")
+		p.broken = p.broken || p.bulkhead == nil
+	}
+	if n := o.values["breaker"]; n != nil {
+		p.breaker = d.breaker(n, label+"breaker")
+		p.broken = p.broken || p.breaker == nil
+	}
+	if n := o.values["reject"]; n != nil {
+		p.reject = d.reject(n, label+"reject")
+	}
+	return p, true
+}
+
+// nameIn looks for a policy's name ahead of all checks, for the messages that
+// come before it.
+func nameIn(n *yaml.Node) string {
+	if n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	for i := 0; n.Kind == yaml.MappingNode && i+1 < len(n.Content); i += 2 {
+		if v := n.Content[i+1]; n.Content[i].Value == "name" && v.Kind == yaml.ScalarNode && v.ShortTag() == "!!str" {
+			return v.Value
+		}
+	}
+	return ""
+}
+
+func (d *decoder) match(n *yaml.Node, name string) []matchDraft {
+	list, ok := d.list(n, name, "write - before each entry, as in [{path: /reports/}]")
+	if !ok {
+		return nil
+	}
+	if len(list.Content) == 0 {
+		d.errorf(place(list), "%s is empty; give it an entry, or leave it out to match everything", name)
+	}
+	entries := make([]matchDraft, len(list.Content))
+	for i, n := range list.Content {
+		entries[i] = d.entry(n, elementName(name, i))
+	}
+	return entries
+}
+
+func (d *decoder) entry(n *yaml.Node, name string) matchDraft {
+	m := matchDraft{label: name, broken: true}
+	before := len(d.errors)
+	o, ok := d.object(n, &matchScope, name, name+".")
+	if !ok {
+		return m
+	}
+	m.place = o.place
+	m.path = read(d, o, "path", readPath)
+	m.route = read(d, o, "route", readText)
+	m.host = read(d, o, "host", readText)
+	if n := o.values["method"]; n != nil {
+		m.methods = d.methods(n, name+".method")
+	}
+	if n := o.values["headers"]; n != nil {
+		m.headers = d.headers(n, name+".headers")
+	}
+	m.broken = len(d.errors) > before
+	return m
+}
+
+func (d *decoder) methods(n *yaml.Node, name string) []field[string] {
+	list, ok := d.list(n, name, "write [GET]")
+	if !ok {
+		return nil
+	}
+	if len(list.Content) == 0 {
+		d.errorf(place(list), "%s is empty; list methods such as GET, or leave it out for all", name)
+	}
+	methods := make([]field[string], len(list.Content))
+	for i, n := range list.Content {
+		methods[i].name = elementName(name, i)
+		readNode(d, &methods[i], n, readText)
+	}
+	return methods
+}
+
+func (d *decoder) headers(n *yaml.Node, name string) []headerDraft {
+	if n = d.follow(n); n == nil {
+		return nil
+	}
+	if n.Kind != yaml.MappingNode || len(n.Content) == 0 {
+		d.errorf(place(n), "%s is %s; it must be a mapping such as {X-Plan: {exact: free}}", name, describe(n))
+		return nil
+	}
+	var headers []headerDraft
+	d.pairs(n, name+".", func(key, value *yaml.Node) {
+		h := headerDraft{name: field[string]{name: name, at: place(key), v: key.Value, set: true}}
+		where := name + "." + key.Value
+		if v := d.follow(value); v == nil || v.Kind == yaml.ScalarNode {
+			if v != nil {
+				d.errorf(place(v), "%s is %s; write {exact: %s}", where, describe(v), v.Value)
+			}
+		} else if o, ok := d.object(v, &headerScope, where, where+"."); ok {
+			h.exact = read(d, o, "exact", readText)
+			if len(v.Content) == 0 {
+				d.errorf(o.place, "%s is empty; write {exact: VALUE}", where)
+			}
+		}
+		headers = append(headers, h)
+	})
+	return headers
+}
+
+func (d *decoder) bulkhead(n *yaml.Node, name string) *bulkheadDraft {
+	o, ok := d.object(n, &bulkheadScope, name, name+".")
+	if !ok {
+		return nil
+	}
+	return &bulkheadDraft{
+		place:         o.place,
+		label:         name,
+		maxConcurrent: read(d, o, "maxConcurrent", readCount),
+		maxQueue:      read(d, o, "maxQueue", readCount),
+		maxWait:       read(d, o, "maxWait", readDuration),
+	}
+}
+
+func (d *decoder) breaker(n *yaml.Node, name string) *breakerDraft {
+	o, ok := d.object(n, &breakerScope, name, name+".")
+	if !ok {
+		return nil
+	}
+	b := &breakerDraft{
+		place:        o.place,
+		failureRate:  read(d, o, "failureRate", readNumber),
+		slowCall:     read(d, o, "slowCall", readDuration),
+		slowCallRate: read(d, o, "slowCallRate", readNumber),
+		minCalls:     read(d, o, "minCalls", readCount),
+		openFor:      read(d, o, "openFor", readOpenFor),
+	}
+	read(d, o, "settle", readSettle)
+	if n := o.values["window"]; n != nil {
+		b.window = field[struct{}]{name: name + ".window", at: place(n), set: true, bad: true}
+		before := len(d.errors)
+		if o, ok := d.object(n, &windowScope, name+".window", name+".window."); ok {
+			b.windowCalls = read(d, o, "calls", readCount)
+			b.windowTime = read(d, o, "time", readDuration)
+			b.window.bad = len(d.errors) > before
+		}
+	}
+	if n := o.values["halfOpen"]; n != nil {
+		if o, ok := d.object(n, &halfOpenScope, name+".halfOpen", name+".halfOpen."); ok {
+			b.halfOpenCalls = read(d, o, "calls", readCount)
+			b.probeTimeout = read(d, o, "probeTimeout", readDuration)
+			b.halfOpenMaxWait = read(d, o, "maxWait", readDuration)
+		}
+	}
+	if n := o.values["failureStatus"]; n != nil {
+		b.failureStatusList.set = true
+		if list, ok := d.list(n, name+".failureStatus", "write [500-599]"); ok {
+			for i, n := range list.Content {
+				f := field[StatusRange]{name: elementName(name+".failureStatus", i)}
+				readNode(d, &f, n, readStatusRange)
+				b.failureStatusList.v = append(b.failureStatusList.v, f)
+			}
+		}
+	}
+	return b
+}
+
+func (d *decoder) reject(n *yaml.Node, name string) rejectDraft {
+	r := rejectDraft{given: field[struct{}]{name: name, at: place(n), set: true}}
+	o, ok := d.object(n, &rejectScope, name, name+".")
+	if !ok {
+		return r
+	}
+	r.retryAfter = read(d, o, "retryAfter", readDuration)
+	if n := o.values["status"]; n != nil {
+		if o, ok := d.object(n, &statusScope, name+".status", name+".status."); ok {
+			for i, reason := range reasonNames {
+				if o.values[reason] != nil {
+					r.status = append(r.status, statusDraft{Reason(i), read(d, o, reason, readCount)})
+				}
+			}
+		}
+	}
+	return r
+}

@@ -1,0 +1,89 @@
+package policy
+
+import "time"
+
+// A draft is what both a file and a Config become before it is checked, so that
+// the rules for the values exist once. It keeps apart what was written from what
+// was left out, and knows where it was written.
+type draft struct {
+	maxCompartments field[int]
+	idle            field[time.Duration]
+	policies        []policyDraft
+}
+
+// A field is one value of a draft.
+type field[T any] struct {
+	name string // as messages say it: policy "a": bulkhead.maxWait
+	at   at
+	v    T
+	set  bool // it was written
+	bad  bool // it was written, and is already reported
+}
+
+// ok reports whether v is what was written.
+func (f *field[T]) ok() bool { return f.set && !f.bad }
+
+// at is a place in a file, both numbers from 1. Zero: in code.
+type at struct{ line, column int }
+
+type policyDraft struct {
+	place    at
+	label    string // as messages call the policy
+	broken   bool   // what limits it may be among what is already reported
+	name     field[string]
+	side     field[Side]
+	per      field[Per]
+	exempt   field[bool]
+	match    []matchDraft
+	bulkhead *bulkheadDraft
+	breaker  *breakerDraft
+	reject   rejectDraft
+}
+
+type matchDraft struct {
+	place   at
+	label   string
+	broken  bool // a part of it is already reported
+	methods []field[string]
+	path    field[string]
+	route   field[string]
+	host    field[string]
+	headers []headerDraft
+}
+
+type headerDraft struct{ name, exact field[string] }
+
+type bulkheadDraft struct {
+	place         at
+	label         string
+	maxConcurrent field[int]
+	maxQueue      field[int]
+	maxWait       field[time.Duration]
+}
+
+type breakerDraft struct {
+	place             at
+	failureRate       field[float64]
+	slowCall          field[time.Duration]
+	slowCallRate      field[float64]
+	window            field[struct{}] // whether it was written; its parts follow
+	windowCalls       field[int]
+	windowTime        field[time.Duration]
+	minCalls          field[int]
+	openFor           field[time.Duration]
+	halfOpenCalls     field[int]
+	probeTimeout      field[time.Duration]
+	halfOpenMaxWait   field[time.Duration]
+	failureStatusList field[[]field[StatusRange]]
+}
+
+type rejectDraft struct {
+	given      field[struct{}] // whether it was written; its parts follow
+	status     []statusDraft
+	retryAfter field[time.Duration]
+}
+
+type statusDraft struct {
+	reason Reason
+	status field[int]
+}

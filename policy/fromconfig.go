@@ -1,0 +1,147 @@
+package policy
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// New compiles policies written in code. The error is of type [Errors] and holds
+// every problem, each with the name of its policy and its field.
+func New(c Config) (*Set, error) {
+	p := new(problems)
+	return compile(p, draftOf(p, &c))
+}
+
+// given is a field that counts as written unless it is zero.
+func given[T comparable](name string, v T) field[T] {
+	var zero T
+	return field[T]{name: name, v: v, set: v != zero}
+}
+
+func draftOf(p *problems, c *Config) *draft {
+	d := &draft{
+		maxCompartments: given("defaults.maxCompartments", c.Defaults.MaxCompartments),
+		idle:            given("defaults.idle", c.Defaults.Idle),
+	}
+	for i := range c.Policies {
+		d.policies = append(d.policies, policyDraftOf(p, &c.Policies[i], i))
+	}
+	return d
+}
+
+func policyDraftOf(p *problems, c *Policy, index int) policyDraft {
+	label := policyLabel(c.Name, index)
+	d := policyDraft{
+		label:  label,
+		name:   given(label+"name", c.Name),
+		side:   given(label+"side", c.Side),
+		per:    given(label+"per", c.Per),
+		exempt: given(label+"exempt", c.Exempt),
+	}
+	if int(c.Side) >= len(sideNames) {
+		d.side.bad = true
+		p.errorf(at{}, "%s is %v; it must be Server, Client or Both", d.side.name, c.Side)
+	}
+	if int(c.Per) >= len(perNames) {
+		d.per.bad = true
+		p.errorf(at{}, "%s is %v; it must be PerPolicy, PerRoute, PerHost or PerDefault", d.per.name, c.Per)
+	}
+	for i := range c.Match {
+		d.match = append(d.match, matchDraftOf(&c.Match[i], label+"match["+strconv.Itoa(i)+"]"))
+	}
+	if c.Bulkhead != nil {
+		d.bulkhead = bulkheadDraftOf(c.Bulkhead, label+"bulkhead")
+	}
+	if c.Breaker != nil {
+		d.breaker = breakerDraftOf(c.Breaker, label+"breaker")
+	}
+	d.reject = rejectDraftOf(p, &c.Reject, label+"reject")
+	return d
+}
+
+func matchDraftOf(c *Match, label string) matchDraft {
+	d := matchDraft{
+		label: label,
+		path:  given(label+".path", c.Path),
+		route: given(label+".route", c.Route),
+		host:  given(label+".host", c.Host),
+	}
+	for i, m := range c.Method {
+		d.methods = append(d.methods, field[string]{name: label + ".method[" + strconv.Itoa(i) + "]", v: m, set: true})
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Headers)) {
+		where := label + ".headers"
+		d.headers = append(d.headers, headerDraft{
+			name:  field[string]{name: where, v: name, set: true},
+			exact: field[string]{name: where + "." + name + ".exact", v: c.Headers[name], set: true},
+		})
+	}
+	return d
+}
+
+func bulkheadDraftOf(c *Bulkhead, label string) *bulkheadDraft {
+	d := &bulkheadDraft{
+		label: label,
+		// Zero is no default here, but a value out of range.
+		maxConcurrent: field[int]{name: label + ".maxConcurrent", v: c.MaxConcurrent, set: true},
+		maxQueue:      given(label+".maxQueue", c.MaxQueue),
+		maxWait:       given(label+".maxWait", c.MaxWait),
+	}
+	d.maxQueue.v = max(0, c.MaxQueue)
+	return d
+}
+
+func breakerDraftOf(c *Breaker, label string) *breakerDraft {
+	d := &breakerDraft{
+		failureRate:     given(label+".failureRate", c.FailureRate),
+		slowCall:        given(label+".slowCall", c.SlowCall),
+		slowCallRate:    given(label+".slowCallRate", c.SlowCallRate),
+		window:          field[struct{}]{name: label + ".window", set: c.Window != Window{}},
+		windowCalls:     given(label+".window.calls", c.Window.Calls),
+		windowTime:      given(label+".window.time", c.Window.Time),
+		minCalls:        given(label+".minCalls", c.MinCalls),
+		openFor:         given(label+".openFor", c.OpenFor),
+		halfOpenCalls:   given(label+".halfOpen.calls", c.HalfOpen.Calls),
+		probeTimeout:    given(label+".halfOpen.probeTimeout", c.HalfOpen.ProbeTimeout),
+		halfOpenMaxWait: given(label+".halfOpen.maxWait", c.HalfOpen.MaxWait),
+	}
+	d.probeTimeout.v = max(0, c.HalfOpen.ProbeTimeout)
+	d.failureStatusList.set = c.FailureStatus != nil
+	for i, r := range c.FailureStatus {
+		if r.To == 0 {
+			r.To = r.From
+		}
+		d.failureStatusList.v = append(d.failureStatusList.v,
+			field[StatusRange]{name: label + ".failureStatus[" + strconv.Itoa(i) + "]", v: r, set: true})
+	}
+	return d
+}
+
+func rejectDraftOf(p *problems, c *Reject, label string) rejectDraft {
+	d := rejectDraft{
+		given:      field[struct{}]{name: label, set: len(c.Status) > 0 || c.RetryAfter != nil},
+		retryAfter: field[time.Duration]{name: label + ".retryAfter", set: c.RetryAfter != nil},
+	}
+	if c.RetryAfter != nil {
+		d.retryAfter.v = *c.RetryAfter
+	}
+	for _, reason := range slices.Sorted(maps.Keys(c.Status)) {
+		name := label + ".status." + reason.String()
+		if int(reason) >= len(reasonNames) {
+			p.errorf(at{}, "%s: there is no such reason; use Full, WaitTimeout, Open, Draining or Canceled", name)
+			continue
+		}
+		d.status = append(d.status, statusDraft{reason, field[int]{name: name, v: c.Status[reason], set: true}})
+	}
+	return d
+}
+
+// policyLabel is how messages call a policy; what is wrong with it follows.
+func policyLabel(name string, index int) string {
+	if name == "" {
+		return "policies[" + strconv.Itoa(index) + "]: "
+	}
+	return "policy " + quote(name) + ": "
+}

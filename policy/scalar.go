@@ -1,0 +1,180 @@
+package policy
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// The functions that read a scalar return what is wrong with it as the rest of a
+// sentence that starts with the field's name, or "".
+
+func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
+
+// describe says what a node is.
+func describe(n *yaml.Node) string {
+	switch {
+	case n.Kind == yaml.MappingNode:
+		return "a mapping"
+	case n.Kind == yaml.SequenceNode:
+		return "a list"
+	case isNull(n):
+		return "empty"
+	case n.ShortTag() == "!!str":
+		return quote(n.Value)
+	case len(n.Value) > 80:
+		return quote(n.Value)
+	}
+	return n.Value
+}
+
+func must(n *yaml.Node, want string) string { return "is " + describe(n) + "; it must be " + want }
+
+func readText(n *yaml.Node) (string, string) {
+	switch {
+	case n.Kind != yaml.ScalarNode || isNull(n):
+		return "", must(n, "text")
+	case n.ShortTag() != "!!str":
+		// 1.10 would lose its zero if it were read as a number first.
+		return "", "is " + describe(n) + ", which is not text; put it in quotes: " + quote(n.Value)
+	}
+	return n.Value, ""
+}
+
+func readCount(n *yaml.Node) (int, string) {
+	const want = "a whole number"
+	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!int" {
+		return 0, must(n, want)
+	}
+	digits := strings.TrimLeft(n.Value, "+-")
+	if len(digits) > 1 && digits[0] == '0' {
+		// YAML reads 010 as eight, 0x10 as sixteen.
+		return 0, must(n, want+" in decimal, without a zero in front")
+	}
+	v, err := strconv.ParseInt(strings.ReplaceAll(n.Value, "_", ""), 10, 64)
+	if err != nil || int64(int(v)) != v {
+		return 0, "is " + n.Value + ", which is far out of range"
+	}
+	return int(v), ""
+}
+
+func readNumber(n *yaml.Node) (float64, string) {
+	const want = "a percentage: more than 0, at most 100"
+	if n.Kind == yaml.ScalarNode && strings.HasSuffix(n.Value, "%") {
+		return 0, "is " + describe(n) + "; write it without the percent sign: " + strings.TrimSpace(strings.TrimSuffix(n.Value, "%"))
+	}
+	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!int" && n.ShortTag() != "!!float" {
+		return 0, must(n, want)
+	}
+	v, err := strconv.ParseFloat(strings.ReplaceAll(n.Value, "_", ""), 64)
+	if err != nil { // also .inf and .nan, which Go writes without the dot
+		return 0, must(n, want)
+	}
+	return v, ""
+}
+
+func readDuration(n *yaml.Node) (time.Duration, string) {
+	const want = "a duration such as 800ms, 30s or 1h30m"
+	if n.Kind != yaml.ScalarNode || isNull(n) {
+		return 0, must(n, want)
+	}
+	v, err := time.ParseDuration(n.Value)
+	if err == nil {
+		return v, ""
+	}
+	if _, err := strconv.ParseFloat(n.Value, 64); err == nil {
+		return 0, "is " + describe(n) + ", which has no unit; write " + n.Value + "ms or " + n.Value + "s"
+	}
+	return 0, must(n, want)
+}
+
+func readBool(n *yaml.Node) (bool, string) {
+	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!bool" {
+		switch strings.ToLower(n.Value) {
+		case "true":
+			return true, ""
+		case "false":
+			return false, ""
+		}
+	}
+	return false, must(n, "true or false")
+}
+
+func readSide(n *yaml.Node) (Side, string) {
+	for i, name := range sideNames {
+		if n.Kind == yaml.ScalarNode && n.Value == name {
+			return Side(i), ""
+		}
+	}
+	return 0, must(n, "server, client or both") + didYouMean(n, sideNames[:])
+}
+
+func readPer(n *yaml.Node) (Per, string) {
+	for i, name := range perNames {
+		if n.Kind == yaml.ScalarNode && n.Value == name && Per(i) != PerDefault {
+			return Per(i), ""
+		}
+	}
+	if n.Kind == yaml.ScalarNode && strings.HasPrefix(n.Value, "header:") {
+		return 0, "is " + describe(n) + ", which is not supported by this version yet; write policy, route or host"
+	}
+	return 0, must(n, "policy, route or host") + didYouMean(n, perNames[PerPolicy:])
+}
+
+// didYouMean suggests a word, if one is near.
+func didYouMean(n *yaml.Node, words []string) string {
+	if n.Kind == yaml.ScalarNode && !isNull(n) {
+		if near := nearest(n.Value, words); near != "" {
+			return "; did you mean " + near + "?"
+		}
+	}
+	return ""
+}
+
+// readSettle accepts the only way to settle that there is, which needs no
+// setting.
+func readSettle(n *yaml.Node) (struct{}, string) {
+	switch {
+	case n.Kind == yaml.ScalarNode && n.Value == "headers":
+		return struct{}{}, ""
+	case n.Kind == yaml.ScalarNode && n.Value == "body":
+		return struct{}{}, "is body, which is not supported by this version yet; write headers"
+	}
+	return struct{}{}, must(n, "headers")
+}
+
+func readOpenFor(n *yaml.Node) (time.Duration, string) {
+	if n.Kind == yaml.MappingNode {
+		return 0, "is a mapping, which is not supported by this version yet; write a duration such as 30s"
+	}
+	return readDuration(n)
+}
+
+func readPath(n *yaml.Node) (string, string) {
+	if n.Kind == yaml.MappingNode {
+		return "", "is a mapping, which is not supported by this version yet; write a pattern such as \"/reports/{id}\" (in quotes, if it is inside braces)"
+	}
+	return readText(n)
+}
+
+func readStatusRange(n *yaml.Node) (StatusRange, string) {
+	const want = "a status such as 503, or a range such as 500-599"
+	if n.Kind != yaml.ScalarNode {
+		return StatusRange{}, must(n, want)
+	}
+	from, to, isRange := strings.Cut(n.Value, "-")
+	if !isRange {
+		to = from
+	}
+	var r StatusRange
+	for text, v := range map[*string]*int{&from: &r.From, &to: &r.To} {
+		number, err := strconv.Atoi(strings.TrimSpace(*text))
+		if err != nil {
+			return StatusRange{}, must(n, want)
+		}
+		*v = number
+	}
+	return r, ""
+}

@@ -1,0 +1,104 @@
+package policy
+
+import (
+	"slices"
+	"strings"
+)
+
+// A scope is one kind of mapping in a policy file.
+type scope struct {
+	name  string   // as messages call it
+	keys  []string // what it may hold
+	later []string // what it may hold in a version to come
+}
+
+var (
+	fileScope     = scope{"a policy file", []string{"version", "defaults", "policies"}, []string{"budget"}}
+	defaultsScope = scope{"defaults", []string{"maxCompartments", "idle"}, nil}
+	policyScope   = scope{"a policy", []string{"name", "side", "match", "per", "bulkhead", "breaker", "reject", "exempt"}, nil}
+	matchScope    = scope{"an entry of match", []string{"method", "path", "route", "host", "headers"}, []string{"query", "not"}}
+	headerScope   = scope{"a header's condition", []string{"exact"}, []string{"prefix", "suffix", "contains", "regexp"}}
+	bulkheadScope = scope{"bulkhead", []string{"maxConcurrent", "maxQueue", "maxWait"}, []string{"adaptive"}}
+	breakerScope  = scope{"breaker", []string{"failureRate", "slowCall", "slowCallRate", "window", "minCalls", "openFor", "halfOpen", "failureStatus", "settle"}, nil}
+	windowScope   = scope{"window", []string{"calls", "time"}, nil}
+	halfOpenScope = scope{"halfOpen", []string{"calls", "probeTimeout", "maxWait"}, nil}
+	rejectScope   = scope{"reject", []string{"status", "retryAfter"}, nil}
+	statusScope   = scope{"status", reasonNames[:], nil}
+
+	// scopes lists those in which a misplaced key is looked for.
+	scopes = []*scope{&fileScope, &defaultsScope, &policyScope, &matchScope, &bulkheadScope, &breakerScope, &windowScope, &halfOpenScope, &rejectScope, &statusScope}
+)
+
+// isServiceComb reports whether a key at the top of a file belongs to the
+// governance files of ServiceComb and Spring Cloud Huawei.
+func isServiceComb(key string) bool {
+	return key == "servicecomb" || strings.HasPrefix(key, "servicecomb.")
+}
+
+// problemWith says what is wrong with a key that s does not have and what to
+// write instead, and returns the keys of s that may have been meant.
+func (s *scope) problemWith(key string) (msg string, meant []string) {
+	switch {
+	case slices.Contains(s.later, key):
+		return "the key " + quote(key) + " is not supported by this version yet; leave it out", nil
+	case s == &fileScope && isServiceComb(key):
+		return "the key " + quote(key) + " belongs to a ServiceComb file, which this version does not read yet", s.keys
+	}
+	msg = "unknown key " + quote(key)
+	for _, other := range scopes {
+		if slices.Contains(other.keys, key) {
+			meant = append(meant, other.name)
+		}
+	}
+	if meant != nil {
+		return msg + " here; it belongs into " + strings.Join(meant, " or "), meant
+	}
+	if near := nearest(key, s.keys); near != "" {
+		return msg + "; did you mean " + quote(near) + "?", []string{near}
+	}
+	return msg + "; " + s.name + " has " + strings.Join(s.keys, ", "), nil
+}
+
+// nearest returns the candidate that is most like key, or "" if none is.
+func nearest(key string, candidates []string) string {
+	const longest = 64 // no key is longer; bounds the work on what is not a key
+	if len(key) > longest {
+		return ""
+	}
+	best, bestDistance := "", 1+(len(key)+1)/3
+	for _, c := range candidates {
+		if d := distance(plain(key), plain(c)); d < bestDistance {
+			best, bestDistance = c, d
+		}
+	}
+	return best
+}
+
+// plain drops what people write differently: max_concurrent, MaxConcurrent.
+func plain(key string) string {
+	return strings.ToLower(strings.NewReplacer("_", "", "-", "", " ", "").Replace(key))
+}
+
+// distance counts the letters to add, drop, replace or swap with their neighbour
+// to make b of a (optimal string alignment).
+func distance(a, b string) int {
+	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
+	for j := range last {
+		last[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		row[0] = i
+		for j := 1; j <= len(b); j++ {
+			replaced := last[j-1]
+			if a[i-1] != b[j-1] {
+				replaced++
+			}
+			row[j] = min(last[j]+1, row[j-1]+1, replaced)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				row[j] = min(row[j], before[j-2]+1)
+			}
+		}
+		before, last, row = last, row, before
+	}
+	return last[len(b)]
+}

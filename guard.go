@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/watertight-go/watertight/breaker"
 	"github.com/watertight-go/watertight/bulkhead"
@@ -134,8 +135,8 @@ func (g *Guard) build(r *policy.Rule, s policy.Side, key string) *compartment {
 			SlowCallRate: b.SlowCallRate,
 			Window:       breaker.Window{Calls: b.Window.Calls, Time: b.Window.Time},
 			MinCalls:     b.MinCalls,
-			OpenFor:      b.OpenFor,
-			HalfOpen: breaker.HalfOpen{
+			OpenFor:      []time.Duration{b.OpenFor},
+			HalfOpen: breaker.HalfOpenConfig{
 				Calls:        b.HalfOpen.Calls,
 				ProbeTimeout: b.HalfOpen.ProbeTimeout,
 				MaxWait:      b.HalfOpen.MaxWait,

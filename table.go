@@ -7,10 +7,6 @@ import (
 	"github.com/watertight-go/watertight/breaker"
 )
 
-// maxKey bounds the memory that one key can hold. A legal host name is far
-// shorter; longer keys share the overflow compartment.
-const maxKey = 512
-
 // A table holds the compartments of one policy on one side, at most max of
 // them beside the overflow compartment.
 //
@@ -63,15 +59,13 @@ func (t *table) insertLocked(key []byte) *compartment {
 	for t.first != nil && now.Sub(t.first.restedAt) > t.idle {
 		t.dropLocked(t.first)
 	}
-	if len(key) <= maxKey {
-		if len(t.byKey) >= t.max && t.first != nil {
-			t.dropLocked(t.first)
-		}
-		if len(t.byKey) < t.max {
-			c := t.buildLocked(string(key))
-			t.byKey[c.Key] = c
-			return c
-		}
+	if len(t.byKey) >= t.max && t.first != nil {
+		t.dropLocked(t.first)
+	}
+	if len(t.byKey) < t.max {
+		c := t.buildLocked(string(key))
+		t.byKey[c.Key] = c
+		return c
 	}
 	if t.overflow == nil {
 		t.overflow = t.buildLocked(overflowKey)

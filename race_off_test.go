@@ -1,0 +1,5 @@
+//go:build !race
+
+package watertight_test
+
+const raceEnabled = false

@@ -33,20 +33,25 @@ func (p *problems) count(f *field[int], lo, hi, def int) int {
 	return f.v
 }
 
-// duration returns the value of f, or def if it is left out or not lo to a year;
-// a lo of 1 means anything above zero.
+// moreThanZero is the least that a duration can be if it must not be 0.
+const moreThanZero = time.Duration(1)
+
+// duration returns the value of f, or def if it is left out or not lo to a year.
 func (p *problems) duration(f *field[time.Duration], lo, def time.Duration) time.Duration {
 	if !f.ok() {
 		return def
 	}
-	switch {
-	case f.v < lo && lo > 0:
-		p.errorf(f.at, "%s is %v; it must be more than 0, at most 8760h", f.name, f.v)
-	case f.v < lo || f.v > maxDuration:
-		p.errorf(f.at, "%s is %v; it must be 0 to 8760h", f.name, f.v)
-	default:
+	if f.v >= lo && f.v <= maxDuration {
 		return f.v
 	}
+	least := lo.String() + " to"
+	switch lo {
+	case 0:
+		least = "0 to"
+	case moreThanZero:
+		least = "more than 0, at most"
+	}
+	p.errorf(f.at, "%s is %v; it must be %s 8760h", f.name, f.v, least)
 	return def
 }
 

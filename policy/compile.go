@@ -36,7 +36,7 @@ var (
 func compile(p *problems, d *draft) (*Set, error) {
 	s := &Set{defaults: Defaults{
 		MaxCompartments: p.count(&d.maxCompartments, 1, maxCount, defaultMaxCompartments),
-		Idle:            p.duration(&d.idle, 1, defaultIdle),
+		Idle:            p.duration(&d.idle, moreThanZero, defaultIdle),
 	}}
 	named := map[string]*policyDraft{}
 	for i := range d.policies {
@@ -154,11 +154,11 @@ func (p *problems) bulkhead(d *bulkheadDraft) *BulkheadSettings {
 func (p *problems) breaker(d *breakerDraft) *BreakerSettings {
 	b := &BreakerSettings{
 		FailureRate:  p.rate(&d.failureRate, defaultFailureRate),
-		SlowCall:     p.duration(&d.slowCall, 1, 0),
+		SlowCall:     p.duration(&d.slowCall, moreThanZero, 0),
 		SlowCallRate: p.rate(&d.slowCallRate, defaultSlowCallRate),
 		Window:       p.window(d),
 		MinCalls:     p.count(&d.minCalls, 1, maxCalls, defaultMinCalls),
-		OpenFor:      p.duration(&d.openFor, 1, defaultOpenFor),
+		OpenFor:      p.duration(&d.openFor, moreThanZero, defaultOpenFor),
 		HalfOpen: HalfOpen{
 			Calls:        p.count(&d.halfOpenCalls, 1, maxCalls, defaultProbes),
 			ProbeTimeout: p.duration(&d.probeTimeout, 0, defaultProbeTimeout),
@@ -192,12 +192,12 @@ func (p *problems) breaker(d *breakerDraft) *BreakerSettings {
 func (p *problems) window(d *breakerDraft) Window {
 	w := Window{
 		Calls: p.count(&d.windowCalls, 1, maxCalls, 0),
-		Time:  p.duration(&d.windowTime, 1, 0),
+		Time:  p.duration(&d.windowTime, time.Millisecond, 0),
 	}
-	switch calls, time := d.windowCalls.set, d.windowTime.set; {
-	case calls && time:
+	switch byCalls, byTime := d.windowCalls.set, d.windowTime.set; {
+	case byCalls && byTime:
 		p.errorf(d.window.at, "%s has both calls and time; keep one", d.window.name)
-	case d.window.ok() && !calls && !time:
+	case d.window.ok() && !byCalls && !byTime:
 		p.errorf(d.window.at, "%s is empty; give it calls (1 to %d) or time, or leave it out for {calls: %d}", d.window.name, maxCalls, defaultWindowCalls)
 	}
 	if w == (Window{}) {

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -16,7 +17,8 @@ const maxAliased = 100_000
 // form; what is wrong with the values is for compile to find.
 type decoder struct {
 	*problems
-	aliased int // what is left of maxAliased
+	aliased int    // what is left of maxAliased
+	label   string // of the policy that is being read, if it is one
 }
 
 // follow returns the node that n stands for: n itself, or an alias's target. It
@@ -58,7 +60,7 @@ func place(n *yaml.Node) at { return at{n.Line, n.Column} }
 // An object is a mapping whose keys are checked.
 type object struct {
 	place  at
-	prefix string // before a key it makes the name of a field
+	prefix string // with a key behind it, the name of a field
 	values map[string]*yaml.Node
 	meant  map[string]bool // keys that were probably meant by unknown ones
 }
@@ -74,15 +76,13 @@ func (d *decoder) object(n *yaml.Node, s *scope, name, prefix string) (*object, 
 		return nil, false
 	}
 	o := &object{place: place(n), prefix: prefix, values: map[string]*yaml.Node{}, meant: map[string]bool{}}
-	d.pairs(n, prefix, func(key, value *yaml.Node) {
-		for _, k := range s.keys {
-			if k == key.Value {
-				o.values[k] = value
-				return
-			}
+	d.pairs(n, func(key, value *yaml.Node) {
+		if slices.Contains(s.keys, key.Value) {
+			o.values[key.Value] = value
+			return
 		}
 		msg, meant := s.problemWith(key.Value)
-		d.errorf(place(key), "%s%s", sentence(prefix), msg)
+		d.errorf(place(key), "%s%s", d.label, msg)
 		for _, k := range meant {
 			o.meant[k] = true
 		}
@@ -90,17 +90,9 @@ func (d *decoder) object(n *yaml.Node, s *scope, name, prefix string) (*object, 
 	return o, true
 }
 
-// sentence is the part of a prefix that names the policy.
-func sentence(prefix string) string {
-	if i := strings.LastIndex(prefix, ": "); i >= 0 {
-		return prefix[:i+2]
-	}
-	return ""
-}
-
 // pairs calls f for each key of a mapping and its value, except for repeated keys
 // and those that are not text: these it reports.
-func (d *decoder) pairs(n *yaml.Node, prefix string, f func(key, value *yaml.Node)) {
+func (d *decoder) pairs(n *yaml.Node, f func(key, value *yaml.Node)) {
 	lines := map[string]int{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		written, value := n.Content[i], n.Content[i+1]
@@ -110,14 +102,14 @@ func (d *decoder) pairs(n *yaml.Node, prefix string, f func(key, value *yaml.Nod
 		}
 		switch {
 		case key.ShortTag() == "!!merge":
-			d.errorf(place(written), "%smerge keys (<<) are not supported; write the keys out, or use an alias for a whole value", sentence(prefix))
+			d.errorf(place(written), "%smerge keys (<<) are not supported; write the keys out, or use an alias for a whole value", d.label)
 			continue
 		case key.Kind != yaml.ScalarNode:
-			d.errorf(place(written), "%sa key is %s; it must be text", sentence(prefix), describe(key))
+			d.errorf(place(written), "%sa key is %s; it must be text", d.label, describe(key))
 			continue
 		}
 		if line, ok := lines[key.Value]; ok {
-			d.errorf(place(written), "%sthe key %s is already in line %d; keep one of them", sentence(prefix), quote(key.Value), line)
+			d.errorf(place(written), "%sthe key %s is already in line %d; keep one of them", d.label, quote(key.Value), line)
 			continue
 		}
 		lines[key.Value] = written.Line

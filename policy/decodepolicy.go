@@ -48,6 +48,8 @@ func (d *decoder) policies(n *yaml.Node) []policyDraft {
 
 func (d *decoder) policy(n *yaml.Node, index int) (policyDraft, bool) {
 	label := policyLabel(nameIn(n), index)
+	d.label = label
+	defer func() { d.label = "" }()
 	o, ok := d.object(n, &policyScope, elementName("policies", index), label)
 	if !ok {
 		return policyDraft{}, false
@@ -153,9 +155,9 @@ func (d *decoder) headers(n *yaml.Node, name string) []headerDraft {
 		return nil
 	}
 	var headers []headerDraft
-	d.pairs(n, name+".", func(key, value *yaml.Node) {
+	d.pairs(n, func(key, value *yaml.Node) {
 		h := headerDraft{name: field[string]{name: name, at: place(key), v: key.Value, set: true}}
-		where := name + "." + key.Value
+		where := headerField(name, key.Value)
 		if v := d.follow(value); v == nil || v.Kind == yaml.ScalarNode {
 			if v != nil {
 				d.errorf(place(v), "%s is %s; write {exact: %s}", where, describe(v), v.Value)

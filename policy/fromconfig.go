@@ -75,7 +75,7 @@ func matchDraftOf(c *Match, label string) matchDraft {
 		where := label + ".headers"
 		d.headers = append(d.headers, headerDraft{
 			name:  field[string]{name: where, v: name, set: true},
-			exact: field[string]{name: where + "." + name + ".exact", v: c.Headers[name], set: true},
+			exact: field[string]{name: headerField(where, name) + ".exact", v: c.Headers[name], set: true},
 		})
 	}
 	return d
@@ -144,4 +144,12 @@ func policyLabel(name string, index int) string {
 		return "policies[" + strconv.Itoa(index) + "]: "
 	}
 	return "policy " + quote(name) + ": "
+}
+
+// headerField is how messages call the condition on a header, whatever its name.
+func headerField(headers, name string) string {
+	if !isToken(name) {
+		name = quote(name)
+	}
+	return headers + "." + name
 }

@@ -23,11 +23,11 @@ func parseHost(s string) (hostPattern, error) {
 	case s == "":
 		return p, errors.New("it is empty; leave host out to match every host")
 	case strings.Contains(s, "://"):
-		return p, fmt.Errorf("a scheme does not belong into host; write %q", trimURL(s))
+		return p, fmt.Errorf("a scheme does not belong in host; write %q", trimURL(s))
 	case strings.ContainsAny(s, "/?#"):
-		return p, fmt.Errorf("a path does not belong into host; write %q, and the path under path", trimURL(s))
+		return p, fmt.Errorf("a path does not belong in host; write %q, and the path under path", trimURL(s))
 	case strings.Contains(s, "@"):
-		return p, errors.New("a user does not belong into host; write only what follows the @")
+		return p, errors.New("a user does not belong in host; write only what follows the @")
 	case strings.ContainsFunc(s, func(c rune) bool { return c <= ' ' || strings.ContainsRune("\x7f%,;{}\"'\\", c) }):
 		return p, errors.New(`it is not a host; write one such as "payments.internal", "*.internal" or "[::1]:8080"`)
 	}

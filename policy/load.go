@@ -1,22 +1,19 @@
 package policy
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"os"
-
-	"go.yaml.in/yaml/v3"
 )
 
 // maxFile bounds what is read, so that a wrong path (a log, a device) ends in an
 // error.
-const maxFile = 4 << 20
+const maxFile = 1 << 20
 
 // Load reads and checks a policy file; the package documentation gives its form.
 // If the file can be read but is not right, the error is of type [Errors] and
 // holds every problem with its line and column; else it wraps what the file
-// system said, such as [io/fs.ErrNotExist]. A file may have up to 4 MiB.
+// system said, such as [io/fs.ErrNotExist]. A file may have up to 1 MiB.
 func Load(path string) (*Set, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -45,24 +42,4 @@ func Parse(name string, data []byte) (*Set, error) {
 	}
 	d := decoder{problems: p, aliased: maxAliased}
 	return compile(p, d.file(root))
-}
-
-// document returns the one document of a file. If it returns nil, it has reported
-// why.
-func (p *problems) document(data []byte) *yaml.Node {
-	var first, second yaml.Node
-	dec := newSource(data)
-	if err := dec.decode(&first); errors.Is(err, io.EOF) || err == nil && isNull(first.Content[0]) {
-		p.errorf(at{1, 1}, "the file is empty; a policy file starts with version: 1 and a list of policies")
-		return nil
-	} else if err != nil {
-		p.syntax(dec, err)
-		return nil
-	}
-	if err := dec.decode(&second); err == nil {
-		p.errorf(at{second.Line, second.Column}, "a second document starts here; a policy file holds one: put all policies into one list")
-	} else if !errors.Is(err, io.EOF) {
-		p.syntax(dec, err)
-	}
-	return first.Content[0]
 }

@@ -85,7 +85,7 @@ func checkPathText(s string) error {
 	if !strings.HasPrefix(s, "/") {
 		switch _, p, found := strings.Cut(s, " "); {
 		case found && strings.HasPrefix(p, "/"):
-			return fmt.Errorf("a method does not belong into path; write path %q and the method under method", p)
+			return fmt.Errorf("a method does not belong in path; write path %q and the method under method", p)
 		case strings.Contains(s, "/"):
 			return errors.New("it must start with /; a host belongs under host")
 		}

@@ -169,12 +169,11 @@ func readStatusRange(n *yaml.Node) (StatusRange, string) {
 		to = from
 	}
 	var r StatusRange
-	for text, v := range map[*string]*int{&from: &r.From, &to: &r.To} {
-		number, err := strconv.Atoi(strings.TrimSpace(*text))
-		if err != nil {
-			return StatusRange{}, must(n, want)
-		}
-		*v = number
+	var errFrom, errTo error
+	r.From, errFrom = strconv.Atoi(strings.TrimSpace(from))
+	r.To, errTo = strconv.Atoi(strings.TrimSpace(to))
+	if errFrom != nil || errTo != nil {
+		return StatusRange{}, must(n, want)
 	}
 	return r, ""
 }

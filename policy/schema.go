@@ -51,7 +51,7 @@ func (s *scope) problemWith(key string) (msg string, meant []string) {
 		}
 	}
 	if meant != nil {
-		return msg + " here; it belongs into " + strings.Join(meant, " or "), meant
+		return msg + " here; it belongs in " + strings.Join(meant, " or "), meant
 	}
 	if near := nearest(key, s.keys); near != "" {
 		return msg + "; did you mean " + quote(near) + "?", []string{near}

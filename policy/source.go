@@ -2,43 +2,103 @@ package policy
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io"
 	"regexp"
-	"strconv"
+	"sort"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 )
 
-// A source reads YAML documents.
-type source struct{ dec *yaml.Decoder }
-
-func newSource(data []byte) *source {
-	return &source{dec: yaml.NewDecoder(bytes.NewReader(data))}
+// document returns the one document of a file. If it returns nil, it has reported
+// why.
+func (p *problems) document(data []byte) *yaml.Node {
+	docs, err := documents(data)
+	if err != nil {
+		p.syntax(data, err)
+	} else if len(docs) == 0 || isNull(docs[0].Content[0]) {
+		p.errorf(at{1, 1}, "the file is empty; a policy file starts with version: 1 and a list of policies")
+		return nil
+	}
+	if len(docs) > 1 {
+		p.errorf(place(docs[1]), "a second document starts here; a policy file holds one: put all policies into one list")
+	}
+	if len(docs) == 0 {
+		return nil
+	}
+	return docs[0].Content[0]
 }
 
-// decode reads the next document; after the last it returns io.EOF.
-func (s *source) decode(n *yaml.Node) (err error) {
+// documents reads at most the first two documents of a file: one too many is
+// enough to know. With an error it returns those that came before it.
+func documents(data []byte) (docs []*yaml.Node, err error) {
 	// The parser reports errors as values, but it also has panics for what it
 	// holds impossible. A file must never take the process down.
 	defer func() {
 		if v := recover(); v != nil {
-			err = fmt.Errorf("yaml: cannot be read: %v", v)
+			err = fmt.Errorf("the parser gave up: %v", v)
 		}
 	}()
-	return s.dec.Decode(n)
+	dec := yaml.NewDecoder(bytes.NewReader(data))
+	for len(docs) < 2 {
+		doc := new(yaml.Node)
+		if err := dec.Decode(doc); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			return docs, err
+		}
+		docs = append(docs, doc)
+	}
+	return docs, nil
 }
 
-var yamlLine = regexp.MustCompile(`^line (\d+): `)
+// yamlPrefix is what the parser puts before a message, with a line at times.
+var yamlPrefix = regexp.MustCompile(`^yaml: (line \d+: )?`)
 
-// syntax reports what the YAML parser found. It says the line, if it is not the
-// first, only in the text of its error, and never the column.
-func (p *problems) syntax(s *source, err error) {
-	msg := strings.TrimPrefix(err.Error(), "yaml: ")
-	line := 1
-	if m := yamlLine.FindStringSubmatch(msg); m != nil {
-		line, _ = strconv.Atoi(m[1])
-		msg = msg[len(m[0]):]
+// syntax reports an error of the YAML parser.
+func (p *problems) syntax(data []byte, err error) {
+	text := err.Error()
+	hint := ""
+	if strings.Contains(text, "did not find expected ','") {
+		hint = `; inside [] and {} a pattern with braces must be in quotes: {path: "/reports/{id}"}`
 	}
-	p.errorf(at{line, 1}, "the file is not valid YAML: %s", msg)
+	p.errorf(locate(data, text), "the file is not valid YAML: %s%s", yamlPrefix.ReplaceAllString(text, ""), hint)
+}
+
+// locate finds where the parser can first have known of an error: the shortest
+// part of the file, from its start, that has the same error.
+//
+// The parser itself gives only a line, not always, and often that of the line
+// before or of the list that holds the fault. Parsing again is slow, but there
+// are some 30 rounds at most, and that only to report an error.
+func locate(data []byte, text string) at {
+	fails := func(end int) bool {
+		_, err := documents(data[:end])
+		return err != nil && err.Error() == text
+	}
+	// Where each line ends. The last one fails, so both searches find some end
+	// that fails with one before it that does not; there may be others earlier,
+	// in some list that was left open at that point.
+	var ends []int
+	for i, c := range data {
+		if c == '\n' {
+			ends = append(ends, i+1)
+		}
+	}
+	ends = append(ends, len(data))
+	line := sort.Search(len(ends)-1, func(i int) bool { return fails(ends[i]) })
+	start := 0
+	if line > 0 {
+		start = ends[line-1]
+	}
+	// Where each character of that line ends.
+	var chars []int
+	for i := range string(data[start:ends[line]]) {
+		if i > 0 {
+			chars = append(chars, start+i)
+		}
+	}
+	return at{line + 1, 1 + sort.Search(len(chars), func(i int) bool { return fails(chars[i]) })}
 }

@@ -1,0 +1,142 @@
+package breaker_test
+
+import (
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/watertight-go/watertight/breaker"
+)
+
+// checkChain checks that each change begins where the one before it ended.
+func checkChain(t *testing.T, from breaker.State, changes []breaker.Transition) {
+	t.Helper()
+	for i, tr := range changes {
+		require.Equalf(t, from, tr.From, "change %d: %v to %v", i, tr.From, tr.To)
+		require.NotEqual(t, tr.From, tr.To)
+		from = tr.To
+	}
+}
+
+// The probes in flight never exceed the cap, whatever the goroutines do. All
+// probes have to end before they are judged, so a probe in flight is always one of
+// the present half-open, and one counter can count them.
+func TestHammerProbes(t *testing.T) {
+	const most, goroutines, calls = 3, 16, 5000
+	var changes []breaker.Transition // the race detector checks that no lock is needed
+	b := breaker.New(breaker.Config{
+		Window:   breaker.Window{Calls: 10},
+		MinCalls: most,
+		OpenFor:  []time.Duration{time.Microsecond},
+		HalfOpen: breaker.HalfOpenConfig{Calls: most, ProbeTimeout: -1},
+		OnTransition: func(tr breaker.Transition) {
+			changes = append(changes, tr)
+		},
+	})
+	var inFlight, highest, probes atomic.Int64
+	var all sync.WaitGroup
+	for range goroutines {
+		all.Go(func() {
+			for range calls {
+				call, err := b.Allow(t.Context())
+				if err != nil {
+					runtime.Gosched()
+					continue
+				}
+				probe := call.State() == breaker.HalfOpen
+				if probe {
+					probes.Add(1)
+					n := inFlight.Add(1)
+					for h := highest.Load(); n > h && !highest.CompareAndSwap(h, n); h = highest.Load() {
+					}
+				}
+				runtime.Gosched()
+				if probe {
+					inFlight.Add(-1)
+				}
+				switch rand.IntN(4) {
+				case 0:
+					call.Cancel()
+				case 1:
+					call.Done(t.Context(), breaker.Failure)
+				default:
+					call.Done(t.Context(), breaker.Success)
+				}
+			}
+		})
+	}
+	all.Wait()
+	assert.LessOrEqual(t, highest.Load(), int64(most))
+	assert.Positive(t, probes.Load())
+	checkChain(t, breaker.Closed, changes)
+
+	// Nothing is in flight, so nothing may be missing.
+	if s := b.Snapshot(); s.State == breaker.HalfOpen {
+		assert.Equal(t, most, s.ProbesLeft+s.Calls)
+	}
+}
+
+// Everything at once: hands, resets, limits that run out, listeners that call back.
+func TestHammerAll(t *testing.T) {
+	const most, window, goroutines, calls = 3, 20, 16, 2000
+	for _, w := range []breaker.Window{{Calls: window}, {Time: time.Millisecond}} {
+		var changes []breaker.Transition
+		var b *breaker.Breaker
+		b = breaker.New(breaker.Config{
+			Window:       w,
+			MinCalls:     5,
+			SlowCall:     50 * time.Microsecond,
+			OpenFor:      []time.Duration{time.Microsecond, 20 * time.Microsecond},
+			AutoHalfOpen: true,
+			HalfOpen:     breaker.HalfOpenConfig{Calls: most, ProbeTimeout: 20 * time.Microsecond, MaxWait: 50 * time.Microsecond},
+			OnTransition: func(tr breaker.Transition) {
+				changes = append(changes, tr)
+				if len(changes)%50 == 0 {
+					b.Reset()
+				}
+			},
+		})
+		var all sync.WaitGroup
+		for range goroutines {
+			all.Go(func() {
+				for range calls {
+					switch rand.IntN(40) {
+					case 0:
+						b.Reset()
+					case 1:
+						_ = b.Transition(breaker.State(1+rand.IntN(5)), 0)
+					default:
+						s := b.Snapshot()
+						if s.Calls < 0 || s.Failed < 0 || s.Slow < 0 || s.Failed > s.Calls || s.Slow > s.Calls ||
+							s.ProbesLeft < 0 || s.ProbesLeft > most || s.OpenRemaining < 0 || s.OpenRemaining > 20*time.Microsecond ||
+							w.Calls > 0 && s.Calls > window {
+							t.Errorf("Snapshot = %+v", s)
+						}
+						call, err := b.Allow(t.Context())
+						if err != nil {
+							if call.Remaining() < 0 || call.Remaining() > 20*time.Microsecond {
+								t.Errorf("Remaining = %v", call.Remaining())
+							}
+							continue
+						}
+						runtime.Gosched()
+						call = call.Restart()
+						call.Stale()
+						call.Done(t.Context(), breaker.Outcome(1+rand.IntN(3)))
+					}
+				}
+			})
+		}
+		all.Wait()
+		assert.NotEmpty(t, changes)
+		checkChain(t, breaker.Closed, changes)
+		b.Reset()
+		let(t, b).Cancel()
+	}
+}

@@ -1,0 +1,392 @@
+package breaker_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/watertight-go/watertight/breaker"
+)
+
+// tick is the grain of time in the model. All durations are multiples of it, and
+// of the buckets of the windows tested, so that these are exact.
+const tick = 100 * time.Millisecond
+
+// model is the breaker written naively. It lives through every tick, so nothing
+// is ever caught up with, and it computes every rate from a log of all outcomes,
+// so nothing is ever summed up or evicted.
+type model struct {
+	c   breaker.Config // with every default filled in, and the slow call rule on
+	now time.Duration  // since New
+
+	state   breaker.State
+	period  int
+	since   time.Duration
+	openFor time.Duration
+	attempt int
+	denied  uint64
+
+	log      []ended // since the window was last emptied
+	probeLog []ended // of the latest half-open
+	byProbes bool
+	permits  int
+	probes   []*modelCall
+
+	changes []breaker.Transition
+}
+
+type ended struct {
+	at           time.Duration
+	failed, slow bool
+}
+
+type modelCall struct {
+	call     breaker.Call // the real one
+	period   int
+	probe    bool
+	start    time.Duration
+	inFlight bool // of a probe: neither ended nor given up
+}
+
+func newModel(c breaker.Config) *model {
+	m := &model{c: c, state: c.InitialState, period: 1}
+	switch m.state {
+	case breaker.Open:
+		m.attempt, m.openFor = 1, c.OpenFor[0]
+	case breaker.ForcedOpen:
+		m.attempt = 1
+	case breaker.HalfOpen:
+		m.permits, m.byProbes = c.HalfOpen.Calls, true
+	}
+	return m
+}
+
+// figures counts what is in view.
+func (m *model) figures() (failureRate, slowRate float64, calls, failed, slow int) {
+	inView, enough := m.log, m.c.MinCalls
+	switch {
+	case m.byProbes:
+		inView, enough = m.probeLog, min(m.c.MinCalls, m.c.HalfOpen.Calls)
+	case m.c.Window.Calls > 0:
+		inView = inView[max(0, len(inView)-m.c.Window.Calls):]
+	default:
+		inView = slices.DeleteFunc(slices.Clone(inView), func(e ended) bool {
+			return m.now-e.at >= m.c.Window.Time
+		})
+	}
+	for _, e := range inView {
+		if e.failed {
+			failed++
+		}
+		if e.slow {
+			slow++
+		}
+	}
+	calls = len(inView)
+	if calls < enough {
+		return -1, -1, calls, failed, slow
+	}
+	percent := func(n int) float64 { return 100 * float64(n) / float64(calls) }
+	return percent(failed), percent(slow), calls, failed, slow
+}
+
+func (m *model) verdict() breaker.Cause {
+	failureRate, slowRate, _, _, _ := m.figures()
+	if failureRate >= m.c.FailureRate {
+		return breaker.CauseFailureRate
+	}
+	if slowRate >= m.c.SlowCallRate {
+		return breaker.CauseSlowCallRate
+	}
+	return 0
+}
+
+func (m *model) move(to breaker.State, cause breaker.Cause, openFor time.Duration) {
+	from := m.state
+	failureRate, slowRate, calls, _, _ := m.figures()
+	m.state, m.since = to, m.now
+	m.period++
+	for _, p := range m.probes {
+		p.inFlight = false
+	}
+	m.probes = nil
+	switch to {
+	case breaker.Open:
+		m.openFor = openFor
+		if openFor == 0 {
+			m.attempt++
+			m.openFor = m.c.OpenFor[min(m.attempt, len(m.c.OpenFor))-1]
+		}
+	case breaker.HalfOpen:
+		m.permits, m.probeLog, m.byProbes = m.c.HalfOpen.Calls, nil, true
+	default:
+		m.log, m.byProbes = nil, false
+		if to == breaker.ForcedOpen {
+			m.attempt++
+		} else {
+			m.attempt = 0
+		}
+	}
+	if from == to {
+		return
+	}
+	tr := breaker.Transition{
+		From: from, To: to, Cause: cause, Attempt: m.attempt,
+		FailureRate: failureRate, SlowCallRate: slowRate, Calls: calls,
+	}
+	if to == breaker.Open {
+		tr.OpenFor = m.openFor
+	}
+	m.changes = append(m.changes, tr)
+	m.changes[len(m.changes)-1].At = time.Time{}.Add(m.now)
+}
+
+func (m *model) endProbe(p *modelCall, o breaker.Outcome, slow bool) {
+	if !p.inFlight {
+		return
+	}
+	p.inFlight = false
+	m.probes = slices.DeleteFunc(m.probes, func(q *modelCall) bool { return q == p })
+	if o == breaker.Ignored {
+		m.permits++
+		return
+	}
+	m.probeLog = append(m.probeLog, ended{m.now, o == breaker.Failure, slow})
+	if len(m.probeLog) < min(m.c.MinCalls, m.c.HalfOpen.Calls) {
+		return
+	}
+	if cause := m.verdict(); cause != 0 {
+		m.move(breaker.Open, cause, 0)
+	} else {
+		m.move(breaker.Closed, breaker.CauseProbes, 0)
+	}
+}
+
+// tick lives through one tick.
+func (m *model) tick() {
+	m.now += tick
+	half := m.c.HalfOpen
+	switch m.state {
+	case breaker.Open:
+		if m.c.AutoHalfOpen && m.now-m.since == m.openFor {
+			m.move(breaker.HalfOpen, breaker.CauseOpenElapsed, 0)
+		}
+	case breaker.HalfOpen:
+		for _, p := range slices.Clone(m.probes) {
+			if half.ProbeTimeout > 0 && m.now-p.start == half.ProbeTimeout {
+				m.endProbe(p, breaker.Failure, true)
+			}
+		}
+		if m.state == breaker.HalfOpen && half.MaxWait > 0 && m.now-m.since == half.MaxWait {
+			m.move(half.MaxWaitTarget, breaker.CauseHalfOpenElapsed, 0)
+		}
+	}
+}
+
+// allow returns nil if the call is refused.
+func (m *model) allow() *modelCall {
+	if m.state == breaker.Open && m.now-m.since >= m.openFor {
+		m.move(breaker.HalfOpen, breaker.CauseOpenElapsed, 0)
+	}
+	call := &modelCall{period: m.period, start: m.now}
+	switch {
+	case m.state == breaker.HalfOpen && m.permits > 0:
+		m.permits--
+		call.probe, call.inFlight = true, true
+		m.probes = append(m.probes, call)
+	case m.state == breaker.HalfOpen, m.state == breaker.Open, m.state == breaker.ForcedOpen:
+		m.denied++
+		return nil
+	}
+	return call
+}
+
+func (m *model) done(call *modelCall, o breaker.Outcome, took time.Duration) {
+	slow := took > m.c.SlowCall
+	switch {
+	case call.period != m.period:
+	case call.probe:
+		m.endProbe(call, o, slow)
+	case o == breaker.Ignored || m.state == breaker.Disabled:
+	default:
+		m.log = append(m.log, ended{m.now, o == breaker.Failure, slow})
+		if cause := m.verdict(); cause != 0 && m.state == breaker.Closed {
+			m.move(breaker.Open, cause, 0)
+		}
+	}
+}
+
+func (m *model) stale(call *modelCall) bool {
+	return call.period != m.period || call.probe && !call.inFlight
+}
+
+func (m *model) snapshot() breaker.Snapshot {
+	s := breaker.Snapshot{State: m.state, Attempt: m.attempt, Denied: m.denied}
+	s.FailureRate, s.SlowCallRate, s.Calls, s.Failed, s.Slow = m.figures()
+	switch m.state {
+	case breaker.Open:
+		s.OpenRemaining = max(0, m.openFor-(m.now-m.since))
+	case breaker.HalfOpen:
+		s.ProbesLeft = m.permits
+	}
+	return s
+}
+
+func ticks(from, to int) *rapid.Generator[time.Duration] {
+	return rapid.Map(rapid.IntRange(from, to), func(n int) time.Duration { return time.Duration(n) * tick })
+}
+
+var configs = rapid.Custom(func(t *rapid.T) breaker.Config {
+	c := breaker.Config{
+		FailureRate:  rapid.SampledFrom([]float64{10, 33.34, 50, 100}).Draw(t, "failureRate"),
+		SlowCall:     ticks(1, 5).Draw(t, "slowCall"),
+		SlowCallRate: rapid.SampledFrom([]float64{25, 80, 100}).Draw(t, "slowCallRate"),
+		OpenFor:      rapid.SliceOfN(ticks(1, 20), 1, 3).Draw(t, "openFor"),
+		HalfOpen: breaker.HalfOpenConfig{
+			Calls:         rapid.IntRange(1, 4).Draw(t, "probes"),
+			ProbeTimeout:  rapid.OneOf(rapid.Just(time.Duration(-1)), ticks(1, 20)).Draw(t, "probeTimeout"),
+			MaxWait:       rapid.OneOf(rapid.Just(time.Duration(0)), ticks(1, 20)).Draw(t, "maxWait"),
+			MaxWaitTarget: rapid.SampledFrom([]breaker.State{breaker.Open, breaker.Closed}).Draw(t, "maxWaitTarget"),
+		},
+		AutoHalfOpen: rapid.Bool().Draw(t, "auto"),
+		InitialState: rapid.Map(rapid.IntRange(int(breaker.Closed), int(breaker.ForcedOpen)),
+			func(i int) breaker.State { return breaker.State(i) }).Draw(t, "initialState"),
+	}
+	if rapid.Bool().Draw(t, "timeWindow") {
+		c.Window.Time = time.Duration(rapid.IntRange(1, 3).Draw(t, "seconds")) * time.Second
+		c.MinCalls = rapid.IntRange(1, 6).Draw(t, "minCalls")
+	} else {
+		c.Window.Calls = rapid.IntRange(1, 70).Draw(t, "calls")
+		c.MinCalls = rapid.IntRange(1, min(6, c.Window.Calls)).Draw(t, "minCalls")
+	}
+	return c
+})
+
+func TestAgainstModel(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c := configs.Draw(t, "config")
+		rapid.SyncTest(t, func(t *rapid.T) {
+			var changes []breaker.Transition
+			start := time.Now()
+			c.OnTransition = func(tr breaker.Transition) {
+				tr.Context, tr.At = nil, time.Time{}.Add(tr.At.Sub(start))
+				changes = append(changes, tr)
+			}
+			b, m := breaker.New(c), newModel(c)
+			ctx := context.Background()
+			var out []*modelCall
+
+			// pick takes a call out of those that have not ended; nil if there is
+			// none.
+			pick := func(t *rapid.T) *modelCall {
+				if len(out) == 0 {
+					return nil
+				}
+				return rapid.SampledFrom(out).Draw(t, "call")
+			}
+			outcome := rapid.SampledFrom([]breaker.Outcome{breaker.Success, breaker.Success, breaker.Failure, breaker.Ignored})
+			advance := func(d time.Duration) {
+				time.Sleep(d)
+				for range d / tick {
+					m.tick()
+				}
+			}
+			allow := func(t *rapid.T) *modelCall {
+				call, err := b.Allow(ctx)
+				want := m.allow()
+				require.Equal(t, want != nil, err == nil)
+				require.Equal(t, m.state, call.State())
+				if want == nil {
+					require.Equal(t, m.snapshot().OpenRemaining, call.Remaining())
+					return nil
+				}
+				require.Zero(t, call.Remaining())
+				want.call = call
+				return want
+			}
+
+			t.Repeat(map[string]func(*rapid.T){
+				"allow": func(t *rapid.T) {
+					if call := allow(t); call != nil {
+						out = append(out, call)
+					}
+				},
+				"call": func(t *rapid.T) {
+					if call := allow(t); call != nil {
+						took := ticks(0, 6).Draw(t, "took")
+						advance(took)
+						o := outcome.Draw(t, "outcome")
+						call.call.Done(ctx, o)
+						m.done(call, o, took)
+					}
+				},
+				"done": func(t *rapid.T) {
+					if call := pick(t); call != nil {
+						o := outcome.Draw(t, "outcome")
+						call.call.Done(ctx, o)
+						m.done(call, o, m.now-call.start)
+						out = slices.DeleteFunc(out, func(c *modelCall) bool { return c == call })
+					}
+				},
+				"doneIn": func(t *rapid.T) {
+					if call := pick(t); call != nil {
+						o, took := outcome.Draw(t, "outcome"), ticks(-1, 10).Draw(t, "took")
+						call.call.DoneIn(ctx, o, took)
+						m.done(call, o, took)
+						out = slices.DeleteFunc(out, func(c *modelCall) bool { return c == call })
+					}
+				},
+				"restart": func(t *rapid.T) {
+					if call := pick(t); call != nil {
+						call.call = call.call.Restart()
+						call.start = m.now
+					}
+				},
+				"stale": func(t *rapid.T) {
+					if call := pick(t); call != nil {
+						require.Equal(t, m.stale(call), call.call.Stale())
+					}
+				},
+				"advance": func(t *rapid.T) { advance(ticks(1, 25).Draw(t, "by")) },
+				"idle":    func(t *rapid.T) { advance(ticks(1000, 20000).Draw(t, "by")) },
+				"reset": func(t *rapid.T) {
+					if rapid.IntRange(0, 5).Draw(t, "often not") == 0 {
+						b.Reset()
+						m.move(breaker.Closed, breaker.CauseReset, 0)
+					}
+				},
+				"transition": func(t *rapid.T) {
+					if rapid.IntRange(0, 5).Draw(t, "often not") > 0 {
+						return
+					}
+					to := breaker.State(rapid.IntRange(int(breaker.Closed), int(breaker.ForcedOpen)).Draw(t, "to"))
+					openFor := ticks(0, 20).Draw(t, "openFor")
+					err := b.Transition(to, openFor)
+					if m.state == breaker.Closed && to == breaker.HalfOpen {
+						require.ErrorIs(t, err, breaker.ErrIllegalTransition)
+						return
+					}
+					require.NoError(t, err)
+					m.move(to, breaker.CauseForced, openFor)
+				},
+				"": func(t *rapid.T) {
+					require.Equal(t, m.snapshot(), b.Snapshot())
+					// Rounds that nobody looked at are cut to 64, 128 changes.
+					want := m.changes
+					if cut := len(want) - 120; cut > 0 {
+						want = want[cut:]
+						require.Greater(t, len(changes), len(want))
+						require.Less(t, len(changes), 200)
+						changes = changes[len(changes)-len(want):]
+					}
+					require.Equal(t, want, changes)
+					m.changes, changes = nil, nil
+				},
+			})
+		})
+	})
+}

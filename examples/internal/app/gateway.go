@@ -1,0 +1,200 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
+	metricnoop "go.opentelemetry.io/otel/metric/noop"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/watertight-go/watertight"
+	"github.com/watertight-go/watertight/examples/internal/telemetry"
+	"github.com/watertight-go/watertight/middleware"
+	"github.com/watertight-go/watertight/transport"
+)
+
+// A gateway forwards /upstream/NAME/REST to the service of that name, as /REST.
+type gateway struct {
+	proxies map[string]*httputil.ReverseProxy
+	base    *http.Transport
+}
+
+const upstreamPrefix = "/upstream/"
+
+func newGateway(upstreams map[string]*url.URL, timeout time.Duration, wt *watertight.Guard, tp trace.TracerProvider, log *slog.Logger) *gateway {
+	switch {
+	case timeout == 0:
+		timeout = 30 * time.Second
+	case timeout < 0:
+		timeout = 0
+	}
+	g := &gateway{
+		proxies: make(map[string]*httputil.ReverseProxy, len(upstreams)),
+		base: &http.Transport{
+			DialContext:           (&net.Dialer{Timeout: 5 * time.Second}).DialContext,
+			TLSHandshakeTimeout:   5 * time.Second,
+			ResponseHeaderTimeout: timeout,
+			ExpectContinueTimeout: time.Second,
+			IdleConnTimeout:       90 * time.Second,
+			// The limits are the policies' to set. Here it only matters that
+			// connections are kept for as many calls as they allow.
+			MaxIdleConns:        0,
+			MaxIdleConnsPerHost: 512,
+			// Bodies pass as they are.
+			DisableCompression: true,
+		},
+	}
+	propagator := telemetry.Propagator()
+	// otelhttp beneath watertight: its span is the call on the wire, under
+	// bulkhead.grant, and a refused call has none. Upgrades go round it, since
+	// the bodies that it hands out can not close their sending half.
+	traced := otelhttp.NewTransport(g.base,
+		otelhttp.WithTracerProvider(tp),
+		otelhttp.WithMeterProvider(metricnoop.NewMeterProvider()),
+		otelhttp.WithPropagators(propagator),
+		otelhttp.WithFilter(func(r *http.Request) bool { return r.Header.Get("Upgrade") == "" }))
+	guarded := transport.New(traced, wt)
+	for name, base := range upstreams {
+		g.proxies[name] = &httputil.ReverseProxy{
+			Rewrite:       rewrite(base, propagator),
+			Transport:     guarded,
+			FlushInterval: -1,
+			ErrorHandler:  failed,
+			ErrorLog:      slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+		}
+	}
+	return g
+}
+
+func (g *gateway) close() { g.base.CloseIdleConnections() }
+
+// ServeHTTP forwards r.
+func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	name, _ := splitPath(r.URL)
+	proxy, ok := g.proxies[name]
+	if !ok {
+		problem(w, r, http.StatusNotFound, "No such upstream", "The server was not started with an upstream of this name.")
+		return
+	}
+	// Without this, the answer of an upstream that does not want all of the
+	// body would have to wait until the client has sent it. HTTP/2 needs no
+	// leave, and says so.
+	_ = http.NewResponseController(w).EnableFullDuplex()
+	if r.Body != nil && r.Body != http.NoBody {
+		ctx, cancel := context.WithCancel(r.Context())
+		defer cancel()
+		r = r.WithContext(ctx)
+		r.Body = &upload{r.Body, cancel}
+	}
+	proxy.ServeHTTP(w, r)
+}
+
+// An upload is a request body whose client may break off. On HTTP/1 that does
+// not end the request's context; without that end the failure would be held
+// against the upstream, and a few such clients could open its breaker.
+type upload struct {
+	io.ReadCloser
+	broken context.CancelFunc
+}
+
+func (u *upload) Read(p []byte) (int, error) {
+	n, err := u.ReadCloser.Read(p)
+	if err != nil && err != io.EOF {
+		u.broken()
+	}
+	return n, err
+}
+
+// splitPath takes the path of a request to the gateway apart. What is left for
+// the upstream stays escaped as it came.
+func splitPath(u *url.URL) (name, rest string) {
+	name, rest, _ = strings.Cut(strings.TrimPrefix(u.EscapedPath(), upstreamPrefix), "/")
+	if s, err := url.PathUnescape(name); err == nil {
+		name = s
+	}
+	return name, "/" + rest
+}
+
+// rewrite turns a request to the gateway into one to the upstream at base.
+func rewrite(base *url.URL, propagator propagation.TextMapPropagator) func(*httputil.ProxyRequest) {
+	prefix := strings.TrimSuffix(base.EscapedPath(), "/")
+	return func(r *httputil.ProxyRequest) {
+		_, rest := splitPath(r.In.URL)
+		escaped := prefix + rest
+		path, err := url.PathUnescape(escaped)
+		if err != nil {
+			panic("app: an escaped path is not escaped: " + err.Error())
+		}
+		r.Out.URL = &url.URL{
+			Scheme:  base.Scheme,
+			Host:    base.Host,
+			Path:    path,
+			RawPath: escaped,
+			// As it came: ReverseProxy has dropped what a form parser would
+			// not take, such as semicolons, but the upstream may want them.
+			RawQuery:   r.In.URL.RawQuery,
+			ForceQuery: r.In.URL.ForceQuery,
+		}
+		r.Out.Host = "" // the upstream's
+		for _, name := range []string{"Forwarded", "X-Forwarded-For"} {
+			if v, ok := r.In.Header[name]; ok {
+				r.Out.Header[name] = v
+			}
+		}
+		r.SetXForwarded()
+		// For upgrades; otelhttp overwrites it with its own span for the rest.
+		propagator.Inject(r.In.Context(), propagation.HeaderCarrier(r.Out.Header))
+	}
+}
+
+// failed answers for a call that got no response.
+func failed(w http.ResponseWriter, r *http.Request, err error) {
+	var rejected *watertight.RejectedError
+	var timeout net.Error
+	switch {
+	case errors.As(err, &rejected):
+		middleware.WriteRejection(w, r, rejected)
+	case errors.Is(r.Context().Err(), context.Canceled):
+		problem(w, r, http.StatusServiceUnavailable, "Client left", "The client left, or the server stopped, before the upstream answered.")
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
+		problem(w, r, http.StatusGatewayTimeout, "Upstream too slow", "The upstream did not answer in time.")
+	default:
+		problem(w, r, http.StatusBadGateway, "Upstream unreachable", "The upstream could not be reached, or broke off before it answered.")
+	}
+}
+
+// problem answers with a problem document (RFC 9457) that is the gateway's own.
+func problem(w http.ResponseWriter, r *http.Request, status int, title, detail string) {
+	body, err := json.Marshal(struct {
+		Type   string `json:"type"`
+		Title  string `json:"title"`
+		Status int    `json:"status"`
+		Detail string `json:"detail"`
+	}{"about:blank", title, status, detail})
+	if err != nil { // strings and an int cannot fail
+		panic("app: " + err.Error())
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)+1))
+	w.Header().Set("Cache-Control", "no-store")
+	if r.ProtoMajor == 1 && r.Body != nil && r.Body != http.NoBody {
+		// The rest of the body may never come.
+		w.Header().Set("Connection", "close")
+	}
+	w.WriteHeader(status)
+	if r.Method != http.MethodHead {
+		_, _ = w.Write(append(body, '\n'))
+	}
+}

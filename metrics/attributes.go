@@ -1,0 +1,89 @@
+package metrics
+
+import (
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+
+	"github.com/watertight-go/watertight"
+	"github.com/watertight-go/watertight/policy"
+)
+
+// Names of spans.
+const (
+	waitSpan           = "bulkhead.wait"
+	grantSpan          = "bulkhead.grant"
+	bulkheadRejectSpan = "bulkhead.reject"
+	breakerRejectSpan  = "breaker.reject"
+	tripSpan           = "breaker.trip"
+	halfOpenSpan       = "breaker.half_open"
+	closeSpan          = "breaker.close"
+)
+
+// Names of span attributes. Their values are described in the package's
+// documentation.
+const (
+	policyKey       = attribute.Key("watertight.policy")
+	sideKey         = attribute.Key("watertight.side")
+	keyKey          = attribute.Key("watertight.key")
+	positionKey     = attribute.Key("watertight.queue.position")
+	resultKey       = attribute.Key("watertight.result")
+	waitedKey       = attribute.Key("watertight.waited_ms")
+	limitKey        = attribute.Key("watertight.limit")
+	inFlightKey     = attribute.Key("watertight.in_flight")
+	queuedKey       = attribute.Key("watertight.queued")
+	leakedKey       = attribute.Key("watertight.leaked")
+	reasonKey       = attribute.Key("watertight.reason")
+	retryAfterKey   = attribute.Key("watertight.retry_after_ms")
+	breakerStateKey = attribute.Key("watertight.breaker.state")
+	breakerFromKey  = attribute.Key("watertight.breaker.from")
+	breakerToKey    = attribute.Key("watertight.breaker.to")
+	breakerCauseKey = attribute.Key("watertight.breaker.cause")
+	failureRateKey  = attribute.Key("watertight.breaker.failure_rate")
+	slowCallRateKey = attribute.Key("watertight.breaker.slow_call_rate")
+	breakerCallsKey = attribute.Key("watertight.breaker.calls")
+	breakerOpenKey  = attribute.Key("watertight.breaker.open_for_ms")
+	breakerLateKey  = attribute.Key("watertight.breaker.late_ms")
+	errorTypeKey    = attribute.Key("error.type") // of OpenTelemetry's semantic conventions
+)
+
+// Names of log attributes.
+const (
+	logPolicy       = "policy"
+	logSide         = "side"
+	logKey          = "key"
+	logFrom         = "from"
+	logTo           = "to"
+	logCause        = "cause"
+	logFailureRate  = "failure_rate"
+	logSlowCallRate = "slow_call_rate"
+	logCalls        = "calls"
+	logOpenFor      = "open_for"
+	logLate         = "late"
+	logTraceID      = "trace_id"
+	logSpanID       = "span_id"
+)
+
+// maxSpanAttributes is how many attributes a span has at most.
+const maxSpanAttributes = 12
+
+// attributesOf returns what every span says of its compartment, with room for
+// the rest.
+func attributesOf(c watertight.Compartment) []attribute.KeyValue {
+	attrs := make([]attribute.KeyValue, 0, maxSpanAttributes)
+	attrs = append(attrs, policyKey.String(c.Policy), sideKey.String(c.Side.String()))
+	if c.Key != "" {
+		attrs = append(attrs, keyKey.String(keyText(c.Key)))
+	}
+	return attrs
+}
+
+// loggable reports whether keys of this kind may be in a log: they come from the
+// router and from hosts. Any other kind, such as a header's value, may be a
+// secret.
+func loggable(p policy.Per) bool { return p == policy.PerRoute || p == policy.PerHost }
+
+// milliseconds keeps the fraction: waits are often shorter than one.
+func milliseconds(d time.Duration) float64 {
+	return float64(d) / float64(time.Millisecond)
+}

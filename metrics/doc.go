@@ -1,0 +1,94 @@
+// Package metrics turns what a [watertight.Guard] decides into OpenTelemetry
+// spans and slog records.
+//
+//	wt := watertight.New(policies, watertight.WithHooks(metrics.New()))
+//
+// That uses the global TracerProvider, the global propagator and
+// slog.Default(), whichever they are when something happens, so the order in
+// which a program sets things up does not matter. The package knows the
+// OpenTelemetry API only. Until the program installs an SDK, nothing is
+// recorded and next to nothing is paid.
+//
+// # Spans
+//
+// Each is a direct child of the span that the caller was in, which on a server
+// is that of otelhttp, or of whatever stands outside the middleware:
+//
+//	bulkhead.wait      from the arrival in the queue until the permit was granted, the
+//	                   wait was over or the caller left; only of calls that queued
+//	bulkhead.grant     from the permit's grant to its release; the spans of the call
+//	                   itself, as those of the handler, hang under this one
+//	bulkhead.reject    turned away by a bulkhead, or while draining
+//	breaker.reject     turned away by a breaker: open, or half-open with no probe left
+//	breaker.trip       this call saw the breaker open, by its outcome as a rule
+//	breaker.half_open  this call saw the open period end
+//	breaker.close      this call saw the probes end well
+//
+// The last five are moments. Both kinds of reject have the status Error and the
+// reason as error.type; no other span is marked, so that an alert on errors
+// counts each refusal once. A wait that ended without a permit says how in
+// watertight.result: after wait_timeout and draining there is a reject span as
+// well, after canceled there is none, since the caller left of its own accord.
+// A call that only a breaker watches holds no permit and has no bulkhead.grant.
+//
+// A breaker that nobody called changes its state when the next call looks. The
+// span is then in the trace of that call, at that time, and
+// watertight.breaker.late_ms says how long the change had been due.
+//
+// The attributes, with what they are on:
+//
+//	watertight.policy                  all
+//	watertight.side                    all: server or client
+//	watertight.key                     all, unless the policy has one compartment only
+//	watertight.queue.position          wait: 1 was next
+//	watertight.result                  wait: granted, wait_timeout, canceled or draining
+//	watertight.waited_ms               grant: 0 if it did not queue
+//	watertight.limit                   grant, bulkhead.reject
+//	watertight.in_flight               grant (this call included), bulkhead.reject
+//	watertight.queued                  bulkhead.reject: the calls that were waiting
+//	watertight.leaked                  grant: true if the response body was never closed
+//	watertight.reason                  rejects: full, wait_timeout, open or draining
+//	watertight.retry_after_ms          rejects, if known
+//	watertight.breaker.state           breaker.reject: open or half_open
+//	watertight.breaker.from, .to       transitions: the states
+//	watertight.breaker.cause           transitions: failure_rate, slow_call_rate, probes, ...
+//	watertight.breaker.failure_rate    transitions, in percent, if there were enough calls
+//	watertight.breaker.slow_call_rate  likewise
+//	watertight.breaker.calls           transitions: how many calls the rates are taken over
+//	watertight.breaker.open_for_ms     trip: how long the breaker stays open
+//	watertight.breaker.late_ms         transitions that nobody looked for in time
+//
+// Nothing comes from the request but the key, which is cut to 64 bytes, with
+// what is not printable replaced.
+//
+// # Logs
+//
+// Each transition is also one slog record, at level Warn for a trip, else Info,
+// with the context of the call for handlers that want it, and with trace_id and
+// span_id if a span is in it. The key is in the record for routes and hosts only.
+//
+// # Order
+//
+// On a server, otelhttp belongs outside. It then measures the refusals too, and
+// the Guard's spans hang under its span:
+//
+//	handler := otelhttp.NewHandler(middleware.New(wt)(mux), "")
+//
+// Without it, or anything else that starts a span, the Guard's spans are
+// children of the span named in the request's headers, if the propagator finds
+// one there.
+//
+// In a client, otelhttp belongs beneath. A refused call then has no span of a
+// request that never was, and that of an admitted one hangs under
+// bulkhead.grant:
+//
+//	client := &http.Client{Transport: transport.New(otelhttp.NewTransport(nil), wt)}
+//
+// Headers are only written by otelhttp, never by this package.
+//
+// # Sampling
+//
+// Samplers see the name of a span and its parent, not its attributes, which are
+// made only for spans that are recorded. A call whose trace is not sampled costs
+// what the SDK needs to find that out, and leaves none of these spans.
+package metrics

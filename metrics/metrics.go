@@ -1,0 +1,86 @@
+package metrics
+
+import (
+	"log/slog"
+
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/watertight-go/watertight"
+)
+
+// ScopeName is the name of the instrumentation scope of all spans, by which a
+// backend can be told to drop or to keep them.
+const ScopeName = "github.com/watertight-go/watertight/metrics"
+
+// Version is the version of the instrumentation scope.
+const Version = "0.1.0"
+
+// New returns hooks that report to OpenTelemetry and to slog what a Guard
+// decides; give them to [watertight.WithHooks]. It never fails. The hooks may
+// serve any number of Guards and are safe for concurrent use; there is nothing
+// to close. Several sets from New, for several providers, work side by side:
+// each records all spans, and where they share a provider the bulkhead.grant
+// of the later set is a child of that of the earlier one.
+func New(opts ...Option) watertight.Hooks {
+	t := &telemetry{}
+	for _, opt := range opts {
+		opt.apply(t)
+	}
+	return watertight.Hooks{
+		Arrive:     t.arrive,
+		Wait:       t.wait,
+		Grant:      t.grant,
+		Release:    t.release,
+		Reject:     t.reject,
+		Transition: t.transition,
+	}
+}
+
+// A telemetry is what the hooks of one New share. Only tracers changes after
+// New.
+type telemetry struct {
+	propagators propagation.TextMapPropagator // nil: the global one
+	logger      *slog.Logger                  // nil: slog.Default()
+	tracers     tracers
+}
+
+// An Option configures [New].
+type Option interface{ apply(*telemetry) }
+
+type optionFunc func(*telemetry)
+
+func (f optionFunc) apply(t *telemetry) { f(t) }
+
+// WithTracerProvider sets where the spans go. The default, also for nil, is the
+// global TracerProvider at the time of the span; the last one given wins.
+func WithTracerProvider(p trace.TracerProvider) Option {
+	return optionFunc(func(t *telemetry) {
+		if p != nil {
+			t.tracers.provider = p
+		}
+	})
+}
+
+// WithPropagators sets what finds the caller's span in the headers of a request
+// that comes without a span in its context; server side only. The default, also
+// for nil, is the global propagator at the time of the request; the last one
+// given wins.
+func WithPropagators(p propagation.TextMapPropagator) Option {
+	return optionFunc(func(t *telemetry) {
+		if p != nil {
+			t.propagators = p
+		}
+	})
+}
+
+// WithLogger sets where the transitions of breakers are logged. The default,
+// also for nil, is slog.Default() at the time of the record; the last one given
+// wins.
+func WithLogger(l *slog.Logger) Option {
+	return optionFunc(func(t *telemetry) {
+		if l != nil {
+			t.logger = l
+		}
+	})
+}

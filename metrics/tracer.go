@@ -1,0 +1,40 @@
+package metrics
+
+import (
+	"reflect"
+	"sync/atomic"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// tracers hands out the tracer of the provider in use. The zero value uses the
+// global provider.
+type tracers struct {
+	provider trace.TracerProvider // nil: the global one
+	latest   atomic.Pointer[made]
+}
+
+type made struct {
+	by     trace.TracerProvider
+	tracer trace.Tracer
+}
+
+// get asks the provider only if it is another than the last time, since the
+// SDK's takes a lock and a map to answer. It does so in a hook rather than in
+// New: there the Guard contains a provider that panics.
+func (t *tracers) get() trace.Tracer {
+	p := t.provider
+	if p == nil {
+		p = otel.GetTracerProvider()
+	}
+	// The comparison cannot panic: by is a pointer.
+	if m := t.latest.Load(); m != nil && m.by == p {
+		return m.tracer
+	}
+	tracer := p.Tracer(ScopeName, trace.WithInstrumentationVersion(Version))
+	if reflect.TypeOf(p).Kind() == reflect.Pointer {
+		t.latest.Store(&made{by: p, tracer: tracer})
+	}
+	return tracer
+}

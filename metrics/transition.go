@@ -1,0 +1,116 @@
+package metrics
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/watertight-go/watertight"
+	"github.com/watertight-go/watertight/breaker"
+)
+
+// transition tells of a breaker's change of state twice, and a tracer that
+// panics does not keep the log from it.
+func (t *telemetry) transition(ctx context.Context, e watertight.TransitionEvent) {
+	late := time.Since(e.At)
+	if late < minLate {
+		late = 0
+	}
+	defer t.log(ctx, e, late)
+	t.traceTransition(ctx, e, late)
+}
+
+// minLate is what counts as late: less is the time that it takes to tell.
+const minLate = time.Millisecond
+
+// A turn is how a change of state is called, by the state that it leads to.
+type turn struct {
+	span    string
+	message string
+	level   slog.Level
+}
+
+func turnTo(s breaker.State) turn {
+	switch s {
+	case breaker.Open, breaker.ForcedOpen:
+		return turn{tripSpan, "watertight: breaker tripped", slog.LevelWarn}
+	case breaker.HalfOpen:
+		return turn{halfOpenSpan, "watertight: breaker half-open", slog.LevelInfo}
+	}
+	return turn{closeSpan, "watertight: breaker closed", slog.LevelInfo}
+}
+
+// traceTransition records a moment now, not when the change was due: nothing of
+// that time is in this trace, and a span far before it would shrink the rest
+// to nothing.
+func (t *telemetry) traceTransition(ctx context.Context, e watertight.TransitionEvent, late time.Duration) {
+	_, span := t.tracers.get().Start(ctx, turnTo(e.To).span)
+	defer span.End()
+	if !span.IsRecording() {
+		return
+	}
+	attrs := append(attributesOf(e.Compartment),
+		breakerFromKey.String(e.From.String()),
+		breakerToKey.String(e.To.String()),
+		breakerCauseKey.String(e.Cause.String()),
+		breakerCallsKey.Int(e.Calls),
+	)
+	if e.FailureRate >= 0 {
+		attrs = append(attrs, failureRateKey.Float64(e.FailureRate))
+	}
+	if e.SlowCallRate >= 0 {
+		attrs = append(attrs, slowCallRateKey.Float64(e.SlowCallRate))
+	}
+	if e.OpenFor > 0 {
+		attrs = append(attrs, breakerOpenKey.Float64(milliseconds(e.OpenFor)))
+	}
+	if late > 0 {
+		attrs = append(attrs, breakerLateKey.Float64(milliseconds(late)))
+	}
+	span.SetAttributes(attrs...)
+}
+
+// maxLogAttributes is how many attributes a record has at most.
+const maxLogAttributes = 13
+
+func (t *telemetry) log(ctx context.Context, e watertight.TransitionEvent, late time.Duration) {
+	l := t.logger
+	if l == nil {
+		l = slog.Default()
+	}
+	turn := turnTo(e.To)
+	if !l.Enabled(ctx, turn.level) {
+		return
+	}
+	attrs := make([]slog.Attr, 0, maxLogAttributes)
+	attrs = append(attrs, slog.String(logPolicy, e.Policy), slog.String(logSide, e.Side.String()))
+	if e.Key != "" && loggable(e.Per) {
+		attrs = append(attrs, slog.String(logKey, keyText(e.Key)))
+	}
+	attrs = append(attrs,
+		slog.String(logFrom, e.From.String()),
+		slog.String(logTo, e.To.String()),
+		slog.String(logCause, e.Cause.String()),
+	)
+	if e.FailureRate >= 0 {
+		attrs = append(attrs, slog.Float64(logFailureRate, e.FailureRate))
+	}
+	if e.SlowCallRate >= 0 {
+		attrs = append(attrs, slog.Float64(logSlowCallRate, e.SlowCallRate))
+	}
+	attrs = append(attrs, slog.Int(logCalls, e.Calls))
+	if e.OpenFor > 0 {
+		attrs = append(attrs, slog.Duration(logOpenFor, e.OpenFor))
+	}
+	if late > 0 {
+		attrs = append(attrs, slog.Duration(logLate, late))
+	}
+	if sc := trace.SpanContextFromContext(ctx); sc.IsValid() {
+		attrs = append(attrs,
+			slog.String(logTraceID, sc.TraceID().String()),
+			slog.String(logSpanID, sc.SpanID().String()))
+	}
+	l.LogAttrs(ctx, turn.level, turn.message, attrs...)
+}

@@ -85,7 +85,7 @@ func attributesSize(kvs []attribute.KeyValue) int {
 			}
 		case attribute.BOOL, attribute.INT64, attribute.FLOAT64:
 		default:
-			n += len(kv.Value.Emit())
+			n += len(kv.Value.String())
 		}
 	}
 	return n

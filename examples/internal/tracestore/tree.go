@@ -2,6 +2,7 @@ package tracestore
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -114,31 +115,36 @@ func millis(d time.Duration) string {
 }
 
 // unremarkable are attributes that say the same of every span of a small
-// system. They would fill the page.
-var unremarkable = []string{"network.", "user_agent.", "server.", "client.", "url.scheme", "http.response.body.size", "http.request.body.size"}
+// system, or again what its name says. They would fill the page.
+var unremarkable = []string{
+	"client.", "network.", "server.", "user_agent.",
+	"http.request.method", "http.request.body.size", "http.response.body.size", "http.route", "url.scheme",
+}
+
+// prefix is left out of the names of attributes: most would begin with it.
+const prefix = "watertight."
 
 func attributes(kvs []attribute.KeyValue) string {
 	var b strings.Builder
-next:
 	for _, kv := range kvs {
-		for _, prefix := range unremarkable {
-			if strings.HasPrefix(string(kv.Key), prefix) {
-				continue next
-			}
+		key := string(kv.Key)
+		if slices.ContainsFunc(unremarkable, func(p string) bool { return strings.HasPrefix(key, p) }) {
+			continue
 		}
-		b.WriteString("  ")
-		b.WriteString(printable(string(kv.Key)))
-		b.WriteByte('=')
-		b.WriteString(printable(kv.Value.Emit()))
+		value := kv.Value.String()
+		if strings.ContainsAny(value, ` "`) {
+			value = strconv.Quote(value)
+		}
+		b.WriteString("  " + printable(strings.TrimPrefix(key, prefix)) + "=" + printable(value))
 	}
 	return b.String()
 }
 
-// printable quotes a text that would not stay on its place in the line, or would
-// do something to a terminal.
+// printable quotes a text that would not stay on its line, or would do
+// something to a terminal: much of it comes from callers.
 func printable(s string) string {
 	for _, r := range s {
-		if r == ' ' || r == '"' || r == utf8.RuneError || !unicode.IsPrint(r) {
+		if r == utf8.RuneError || !unicode.IsPrint(r) {
 			return strconv.Quote(s)
 		}
 	}

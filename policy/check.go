@@ -27,7 +27,7 @@ func (p *problems) count(f *field[int], lo, hi, def int) int {
 		return def
 	}
 	if f.v < lo || f.v > hi {
-		p.errorf(f.at, "%s is %d; it must be %d to %d", f.name, f.v, lo, hi)
+		p.errorf(f.at, "%s is %s; it must be %d to %d", f.name, f.written(), lo, hi)
 		return def
 	}
 	return f.v
@@ -51,7 +51,7 @@ func (p *problems) duration(f *field[time.Duration], lo, def time.Duration) time
 	case moreThanZero:
 		least = "more than 0, at most"
 	}
-	p.errorf(f.at, "%s is %v; it must be %s 8760h", f.name, f.v, least)
+	p.errorf(f.at, "%s is %s; it must be %s 8760h", f.name, f.written(), least)
 	return def
 }
 
@@ -62,7 +62,7 @@ func (p *problems) rate(f *field[float64], def float64) float64 {
 	}
 	// Written so that NaN, which no comparison holds for, is refused.
 	if !(f.v > 0 && f.v <= 100) || math.IsInf(f.v, 0) {
-		p.errorf(f.at, "%s is %v; it must be a percentage: more than 0, at most 100", f.name, f.v)
+		p.errorf(f.at, "%s is %s; it must be a percentage: more than 0, at most 100", f.name, f.written())
 		return def
 	}
 	if f.v < 1 {

@@ -140,6 +140,9 @@ func readNode[T any](d *decoder, f *field[T], n *yaml.Node, parse func(*yaml.Nod
 		return
 	}
 	f.at = place(n)
+	if n.Kind == yaml.ScalarNode {
+		f.text = describe(n)
+	}
 	var problem string
 	if f.v, problem = parse(n); problem != "" {
 		f.bad = true
@@ -147,17 +150,20 @@ func readNode[T any](d *decoder, f *field[T], n *yaml.Node, parse func(*yaml.Nod
 	}
 }
 
-// list returns the elements of a list. If n is no list, it reports that and
-// returns false.
+// list returns the node of a list. If n is no list, it reports that with the
+// example, or with the list that has the value alone, and returns false.
 func (d *decoder) list(n *yaml.Node, name, example string) (*yaml.Node, bool) {
 	if n = d.follow(n); n == nil {
 		return nil, false
 	}
-	if n.Kind != yaml.SequenceNode {
-		d.errorf(place(n), "%s is %s; it must be a list: %s", name, describe(n), example)
-		return nil, false
+	if n.Kind == yaml.SequenceNode {
+		return n, true
 	}
-	return n, true
+	if example == "" {
+		example = "[" + n.Value + "]"
+	}
+	d.errorf(place(n), "%s is %s; it must be a list: write %s", name, describe(n), example)
+	return nil, false
 }
 
 func elementName(list string, i int) string { return list + "[" + strconv.Itoa(i) + "]" }

@@ -1,6 +1,10 @@
 package policy
 
-import "go.yaml.in/yaml/v3"
+import (
+	"cmp"
+
+	"go.yaml.in/yaml/v3"
+)
 
 // file reads the whole file.
 func (d *decoder) file(n *yaml.Node) *draft {
@@ -9,11 +13,8 @@ func (d *decoder) file(n *yaml.Node) *draft {
 	if !ok {
 		return dr
 	}
-	version := read(d, o, "version", readCount)
-	if !version.set {
+	if version := read(d, o, "version", readVersion); !version.set {
 		d.errorf(o.place, "version is missing; a policy file starts with version: 1")
-	} else if version.ok() && version.v != 1 {
-		d.errorf(version.at, "version is %d, which is not known; it must be 1", version.v)
 	}
 	if n := o.values["defaults"]; n != nil {
 		if o, ok := d.object(n, &defaultsScope, "defaults", "defaults."); ok {
@@ -30,7 +31,7 @@ func (d *decoder) file(n *yaml.Node) *draft {
 }
 
 func (d *decoder) policies(n *yaml.Node) []policyDraft {
-	list, ok := d.list(n, "policies", "write - name: NAME for each policy")
+	list, ok := d.list(n, "policies", "- name: NAME for each policy")
 	if !ok {
 		return nil
 	}
@@ -95,7 +96,7 @@ func nameIn(n *yaml.Node) string {
 }
 
 func (d *decoder) match(n *yaml.Node, name string) []matchDraft {
-	list, ok := d.list(n, name, "write - before each entry, as in [{path: /reports/}]")
+	list, ok := d.list(n, name, "- before each entry, as in [{path: /reports/}]")
 	if !ok {
 		return nil
 	}
@@ -131,7 +132,7 @@ func (d *decoder) entry(n *yaml.Node, name string) matchDraft {
 }
 
 func (d *decoder) methods(n *yaml.Node, name string) []field[string] {
-	list, ok := d.list(n, name, "write [GET]")
+	list, ok := d.list(n, name, "")
 	if !ok {
 		return nil
 	}
@@ -160,12 +161,12 @@ func (d *decoder) headers(n *yaml.Node, name string) []headerDraft {
 		where := headerField(name, key.Value)
 		if v := d.follow(value); v == nil || v.Kind == yaml.ScalarNode {
 			if v != nil {
-				d.errorf(place(v), "%s is %s; write {exact: %s}", where, describe(v), v.Value)
+				d.errorf(place(v), "%s is %s; write {exact: %s}", where, describe(v), cmp.Or(v.Value, "VALUE"))
 			}
 		} else if o, ok := d.object(v, &headerScope, where, where+"."); ok {
 			h.exact = read(d, o, "exact", readText)
 			if len(v.Content) == 0 {
-				d.errorf(o.place, "%s is empty; write {exact: VALUE}", where)
+				d.errorf(o.place, "%s is %s; write {exact: VALUE}", where, describe(v))
 			}
 		}
 		headers = append(headers, h)
@@ -219,7 +220,7 @@ func (d *decoder) breaker(n *yaml.Node, name string) *breakerDraft {
 	}
 	if n := o.values["failureStatus"]; n != nil {
 		b.failureStatusList.set = true
-		if list, ok := d.list(n, name+".failureStatus", "write [500-599]"); ok {
+		if list, ok := d.list(n, name+".failureStatus", ""); ok {
 			for i, n := range list.Content {
 				f := field[StatusRange]{name: elementName(name+".failureStatus", i)}
 				readNode(d, &f, n, readStatusRange)

@@ -1,6 +1,9 @@
 package policy
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // A draft is what both a file and a Config become before it is checked, so that
 // the rules for the values exist once. It keeps apart what was written from what
@@ -15,6 +18,7 @@ type draft struct {
 type field[T any] struct {
 	name string // as messages say it: policy "a": bulkhead.maxWait
 	at   at
+	text string // as it was written in a file
 	v    T
 	set  bool // it was written
 	bad  bool // it was written, and is already reported
@@ -22,6 +26,14 @@ type field[T any] struct {
 
 // ok reports whether v is what was written.
 func (f *field[T]) ok() bool { return f.set && !f.bad }
+
+// written returns the value as it was written, for messages.
+func (f *field[T]) written() string {
+	if f.text != "" {
+		return f.text
+	}
+	return fmt.Sprint(f.v)
+}
 
 // at is a place in a file, both numbers from 1. Zero: in code.
 type at struct{ line, column int }

@@ -30,8 +30,8 @@ func parseRoute(s string) (routePattern, error) {
 		return p, errors.New("it is empty; leave route out to match every route")
 	case p.path == "":
 		return p, errors.New(`it must have a path, as in "/reports/{id}" or "GET /reports/{id}"`)
-	case p.method != "" && !isToken(p.method):
-		return p, errors.New(`what is before the space must be a method, as in "GET /reports/{id}"`)
+	case p.method != "" && !isToken(p.method), strings.ContainsAny(p.host, " \t"):
+		return p, errors.New(`what is before the path must be a method, a host, or both, as in "GET example.com/reports/{id}"`)
 	default:
 		p.host = strings.ToLower(p.host)
 		return p, nil

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -16,8 +17,12 @@ func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag(
 // describe says what a node is.
 func describe(n *yaml.Node) string {
 	switch {
+	case n.Kind == yaml.MappingNode && len(n.Content) == 0:
+		return "an empty mapping"
 	case n.Kind == yaml.MappingNode:
 		return "a mapping"
+	case n.Kind == yaml.SequenceNode && len(n.Content) == 0:
+		return "an empty list"
 	case n.Kind == yaml.SequenceNode:
 		return "a list"
 	case isNull(n):
@@ -43,21 +48,24 @@ func readText(n *yaml.Node) (string, string) {
 	return n.Value, ""
 }
 
+// decimal is how whole numbers are written. YAML has more ways, in which 010 is
+// eight and 1_0 is ten; it also takes a long number for a fraction.
+var decimal = regexp.MustCompile(`^[+-]?(0|[1-9][0-9]*)$`)
+
 func readCount(n *yaml.Node) (int, string) {
-	const want = "a whole number"
-	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!int" {
-		return 0, must(n, want)
+	tag := n.ShortTag()
+	if n.Kind != yaml.ScalarNode || tag != "!!int" && tag != "!!float" || !decimal.MatchString(n.Value) {
+		return 0, must(n, "a whole number")
 	}
-	digits := strings.TrimLeft(n.Value, "+-")
-	if len(digits) > 1 && digits[0] == '0' {
-		// YAML reads 010 as eight, 0x10 as sixteen.
-		return 0, must(n, want+" in decimal, without a zero in front")
+	v, _ := strconv.Atoi(n.Value) // the nearest int, if it is out of range for one
+	return v, ""
+}
+
+func readVersion(n *yaml.Node) (int, string) {
+	if v, problem := readCount(n); problem != "" || v != 1 {
+		return 0, must(n, "1, the only one that this version of watertight reads")
 	}
-	v, err := strconv.ParseInt(strings.ReplaceAll(n.Value, "_", ""), 10, 64)
-	if err != nil || int64(int(v)) != v {
-		return 0, "is " + n.Value + ", which is far out of range"
-	}
-	return int(v), ""
+	return 1, ""
 }
 
 func readNumber(n *yaml.Node) (float64, string) {

@@ -1,7 +1,7 @@
 package policy
 
 // A Set is a list of policies, checked and compiled. It does not change, so it
-// may be used by many goroutines at once.
+// may be used by many goroutines at once. The zero Set has no policies.
 type Set struct {
 	rules    []*Rule
 	server   []*Rule // those of rules that work on a server, in order
@@ -16,7 +16,12 @@ type Set struct {
 func (s *Set) Policies() []*Rule { return s.rules }
 
 // Defaults returns the defaults with nothing left at zero.
-func (s *Set) Defaults() Defaults { return s.defaults }
+func (s *Set) Defaults() Defaults {
+	if s.defaults == (Defaults{}) {
+		return Defaults{MaxCompartments: defaultMaxCompartments, Idle: defaultIdle}
+	}
+	return s.defaults
+}
 
 // Warnings returns what is allowed but hardly meant, in order of position.
 func (s *Set) Warnings() []*Error { return s.warnings }

@@ -57,14 +57,31 @@ func documents(data []byte) (docs []*yaml.Node, err error) {
 // yamlPrefix is what the parser puts before a message, with a line at times.
 var yamlPrefix = regexp.MustCompile(`^yaml: (line \d+: )?`)
 
+// hints say what most likely led to an error of the parser, by a part of it.
+var hints = []struct{ part, hint string }{
+	{"did not find expected ','", `inside [] and {} text with braces, brackets, commas or ? must be in quotes, as in {path: "/reports/{id}"}`},
+	{"did not find expected alphabetic or numeric character", starHint},
+	{"unknown anchor", starHint},
+	{"found a tab character", "indent with spaces"},
+	{"cannot start any token", "text that starts with @, ` or % must be in quotes"},
+	{"mapping values are not allowed", "check the indentation, and put text with a colon and a space in quotes"},
+	{"could not find expected ':'", "write a colon and a space after each key"},
+	{"did not find expected '-'", "check the indentation"},
+	{"did not find expected key", "check the indentation"},
+}
+
+const starHint = `text that starts with * or & must be in quotes, as in "*.internal"`
+
 // syntax reports an error of the YAML parser.
 func (p *problems) syntax(data []byte, err error) {
-	text := err.Error()
-	hint := ""
-	if strings.Contains(text, "did not find expected ','") {
-		hint = `; inside [] and {} a pattern with braces must be in quotes: {path: "/reports/{id}"}`
+	msg := "the file is not valid YAML: " + yamlPrefix.ReplaceAllString(err.Error(), "")
+	for _, h := range hints {
+		if strings.Contains(msg, h.part) {
+			msg += "; " + h.hint
+			break
+		}
 	}
-	p.errorf(locate(data, text), "the file is not valid YAML: %s%s", yamlPrefix.ReplaceAllString(text, ""), hint)
+	p.errorf(locate(data, err.Error()), "%s", msg)
 }
 
 // locate finds where the parser can first have known of an error: the shortest

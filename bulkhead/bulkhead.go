@@ -9,9 +9,10 @@ import (
 // A Bulkhead hands out a limited number of permits, first come, first served.
 //
 // Create one with [New]. The zero Bulkhead has no permits and refuses every
-// call with [ErrFull] until [Bulkhead.Configure] gives it some. A Bulkhead must not be copied
-// after first use. All methods may be called by many goroutines at once. There
-// is nothing to clean up: a Bulkhead that nobody refers to is garbage.
+// call with [ErrFull] until [Bulkhead.Configure] gives it some. A Bulkhead must
+// not be copied after first use. All methods may be called by many goroutines
+// at once. There is nothing to clean up: a Bulkhead that nobody refers to is
+// garbage.
 type Bulkhead struct {
 	mu sync.Mutex // guards the fields below
 
@@ -22,7 +23,7 @@ type Bulkhead struct {
 	// The second is what makes the order fair: whoever finds a free permit
 	// knows that nobody is waiting for it.
 	cfg      Config
-	inFlight int // permits out, with those handed to a waiter that has not run yet
+	inFlight int // with the permits handed to a waiter that has not run yet
 	queue    queue
 	closed   bool
 	drained  chan struct{} // made by the first Drain that has to wait; closed when inFlight gets to 0

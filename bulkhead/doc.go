@@ -29,7 +29,13 @@
 // There is no goroutine. A call that does not wait reads no clock, starts no
 // timer and allocates nothing, whether it is granted or refused; it takes one
 // mutex. A call that waits allocates its place in the queue and one timer, and
-// leaves the queue in constant time from wherever it stands.
+// leaves the queue in constant time from wherever it stands. As measured by
+// go test -bench . in November 2026 on two cores of an AMD EPYC with Go 1.26:
+//
+//	acquire and release             25 ns   0 allocations
+//	the same, both cores at once    35 ns   0 allocations
+//	a refusal                       15 ns   0 allocations
+//	wait, hand-over and release      1 µs   4 allocations, 470 B
 //
 // The package knows nothing of HTTP. It is the primitive under the policies of
 // the parent module and is useful without them.

@@ -32,8 +32,9 @@ func (p Permit) Release() {
 // Info says how one call to [Bulkhead.AcquireInfo] fared.
 type Info struct {
 	// Limit, InFlight and Queued are the figures of the bulkhead at the moment
-	// of the decision. InFlight includes the permit just granted, and is then at most
-	// Limit. Queued does not include the call itself.
+	// of the decision: for a permit, when it was taken or handed over, and then
+	// InFlight includes it and is at most Limit; for an error, when the call
+	// was turned away or had left the queue. Queued never includes the call.
 	Limit, InFlight, Queued int
 
 	// Position is the place in the queue on arrival, 1 being next. 0: the call

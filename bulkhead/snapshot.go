@@ -9,8 +9,9 @@ type Snapshot struct {
 	Limit, Backlog int
 	MaxWait        time.Duration
 
-	// InFlight is how many permits are out. It exceeds Limit only after a
-	// shrink, until enough of them are back.
+	// InFlight is how many permits are out, with those handed to a waiter whose
+	// goroutine has not run yet. It exceeds Limit only after a shrink, until
+	// enough of them are back.
 	InFlight int
 
 	// Queued is how many callers wait. It exceeds Backlog only after Backlog
@@ -21,8 +22,8 @@ type Snapshot struct {
 	Peak int
 
 	// Every call counts in exactly one of these, at the moment it returns.
-	// A call whose permit has been handed over but whose goroutine has not run
-	// yet counts in InFlight and not yet here. They never fall.
+	// A call whose permit is still on its way counts in InFlight and not yet
+	// here. They never fall.
 	Granted  uint64 // got a permit
 	Full     uint64 // ErrFull
 	TimedOut uint64 // ErrWaitTimeout

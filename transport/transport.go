@@ -105,7 +105,7 @@ func (t *Transport) send(r *http.Request, call watertight.Call) (resp *http.Resp
 		call.Release()
 		return resp, nil
 	}
-	resp.Body = hold(r.Context(), resp.Body, call)
+	resp.Body = hold(r.Context(), resp, call)
 	return resp, nil
 }
 
@@ -114,10 +114,10 @@ func (t *Transport) send(r *http.Request, call watertight.Call) (resp *http.Resp
 // own, and nobody need close either.
 func bodiless(r *http.Request, resp *http.Response) bool {
 	switch {
-	case resp.StatusCode == http.StatusSwitchingProtocols:
-		return false
 	case resp.Body == nil, resp.Body == http.NoBody:
 		return true
+	case resp.StatusCode == http.StatusSwitchingProtocols:
+		return false // has a length of 0, and no end
 	case r.Method == http.MethodHead,
 		resp.StatusCode == http.StatusNoContent,
 		resp.StatusCode == http.StatusNotModified:

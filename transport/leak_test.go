@@ -1,0 +1,200 @@
+package transport_test
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/watertight-go/watertight"
+	"github.com/watertight-go/watertight/transport"
+)
+
+// collect runs the garbage collector until ok, or fails. Cleanups run on
+// goroutines of the runtime, some time after the collection that found them due.
+func collect(t *testing.T, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); !ok(); {
+		require.True(t, time.Now().Before(end), "the garbage collector did not find it in time")
+		runtime.GC()
+		runtime.Gosched()
+	}
+}
+
+// logged makes a Guard that logs into the buffer returned.
+func logged(t *testing.T, yaml string, opts ...watertight.Option) (*watertight.Guard, func() string) {
+	var mu sync.Mutex
+	var out bytes.Buffer
+	logger := slog.New(slog.NewTextHandler(writer(func(p []byte) (int, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		return out.Write(p)
+	}), nil))
+	return guard(t, yaml, append(opts, watertight.WithLogger(logger))...), func() string {
+		mu.Lock()
+		defer mu.Unlock()
+		return out.String()
+	}
+}
+
+type writer func([]byte) (int, error)
+
+func (f writer) Write(p []byte) (int, error) { return f(p) }
+
+// A body that is dropped under a context that never ends holds its permit until
+// the garbage collector finds it. That is counted each time and logged once.
+func TestDroppedBodiesAreFoundAndCounted(t *testing.T) {
+	contexts := map[string]func() context.Context{
+		"context that cannot end": context.Background,
+		"context that goes on":    t.Context,
+	}
+	for _, test := range []struct {
+		name string
+		base base
+	}{
+		{"body", streaming},
+		{"session", func(r *http.Request) (*http.Response, error) {
+			return answer(r, 101, &session{Reader: strings.NewReader("x")}), nil
+		}},
+		{"session that can close its sending half", func(r *http.Request) (*http.Response, error) {
+			return answer(r, 101, &halfCloser{session: session{Reader: strings.NewReader("x")}}), nil
+		}},
+	} {
+		for name, ctx := range contexts {
+			t.Run(test.name+", "+name, func(t *testing.T) {
+				var releases, leaks atomic.Int64
+				g, log := logged(t, `  - {name: p, bulkhead: {maxConcurrent: 3}}`, watertight.WithHooks(watertight.Hooks{
+					Release: func(_ context.Context, e watertight.ReleaseEvent) {
+						releases.Add(1)
+						if e.Leaked {
+							leaks.Add(1)
+						}
+					},
+				}))
+				rt := transport.New(test.base, g)
+				for range 3 {
+					open(t, rt, get(t, "http://up/").WithContext(ctx()))
+				}
+				collect(t, func() bool { return releases.Load() == 3 })
+				c := only(t, g)
+				assert.EqualValues(t, 3, c.Leaked)
+				assert.Zero(t, c.Bulkhead.InFlight)
+				assert.EqualValues(t, 3, leaks.Load())
+				assert.Equal(t, 3, capacity(t, g))
+				assert.Equal(t, 1, strings.Count(log(), "dropped without Close"), log())
+				assert.Contains(t, log(), "policy=p")
+			})
+		}
+	}
+}
+
+// The client wraps what it hands out once more if it has a time-out.
+func TestDroppedBodiesAreFoundBehindAClient(t *testing.T) {
+	g, _ := logged(t, `  - {name: p, bulkhead: {maxConcurrent: 3}}`)
+	client := &http.Client{Transport: transport.New(base(streaming), g), Timeout: time.Hour}
+	for range 3 {
+		_, err := client.Do(get(t, "http://up/").WithContext(context.Background()))
+		require.NoError(t, err)
+	}
+	collect(t, func() bool { return only(t, g).Leaked == 3 })
+	assert.Equal(t, 3, capacity(t, g))
+}
+
+// Of those that only a breaker watches, or nothing at all, leaks are counted too.
+func TestDroppedBodiesWithoutABulkhead(t *testing.T) {
+	for _, yaml := range []string{
+		`  - {name: p, breaker: {}}`,
+		`  - {name: p, match: [{host: elsewhere}], breaker: {}}`,
+		`  - {name: p, exempt: true}`,
+	} {
+		g, log := logged(t, yaml)
+		rt := transport.New(base(streaming), g)
+		open(t, rt, get(t, "http://up/"))
+		collect(t, func() bool { return only(t, g).InFlight == 0 })
+		assert.EqualValues(t, 1, only(t, g).Leaked, yaml)
+		assert.Equal(t, 1, strings.Count(log(), "dropped without Close"), yaml)
+		require.NoError(t, g.Drain(t.Context()), "nobody is inside")
+	}
+}
+
+// A body that is ended in time is no leak when it is collected later.
+func TestEndedBodiesAreNotLeaks(t *testing.T) {
+	g, log := logged(t, `  - {name: p, bulkhead: {maxConcurrent: 3}}`)
+	rt := transport.New(base(streaming), g)
+	ctx, cancel := context.WithCancel(t.Context())
+	for _, end := range []func(*http.Response){
+		func(resp *http.Response) { assert.NoError(t, resp.Body.Close()) },
+		func(resp *http.Response) {
+			_, err := io.ReadAll(resp.Body)
+			assert.NoError(t, err)
+		},
+		func(*http.Response) { cancel() },
+	} {
+		end(open(t, rt, get(t, "http://up/").WithContext(ctx)))
+	}
+	gone := sentinel()
+	collect(t, gone.Load)
+	collect(t, func() bool { return inFlight(t, g) == 0 }) // the cancelled one, on its own goroutine
+	assert.Zero(t, only(t, g).Leaked)
+	assert.Empty(t, log())
+}
+
+// Close and Read are the last mention that a caller makes of a body. While they
+// run it is in use, however long that takes and whatever the garbage collector
+// makes of it.
+func TestBodyInUseIsNotDropped(t *testing.T) {
+	busy := func() {
+		first := sentinel()
+		collect(t, first.Load)
+		second := sentinel()
+		collect(t, second.Load)
+	}
+	for name, use := range map[string]func(io.ReadCloser){
+		"Close": func(body io.ReadCloser) { _ = body.Close() },
+		"Read":  func(body io.ReadCloser) { _, _ = body.Read(make([]byte, 1)) },
+	} {
+		for _, status := range []int{200, 101} {
+			g, log := logged(t, `  - {name: p, bulkhead: {maxConcurrent: 1}}`)
+			rt := transport.New(base(func(r *http.Request) (*http.Response, error) {
+				return answer(r, status, &slowBody{busy}), nil
+			}), g)
+			use(open(t, rt, get(t, "http://up/")).Body)
+			c := only(t, g)
+			assert.Zero(t, c.Leaked, "%s, %d", name, status)
+			assert.Zero(t, c.Bulkhead.InFlight)
+			assert.Empty(t, log())
+		}
+	}
+}
+
+// sentinel makes garbage, and returns what tells that it was found.
+func sentinel() *atomic.Bool {
+	var found atomic.Bool
+	runtime.AddCleanup(new([64]byte), func(b *atomic.Bool) { b.Store(true) }, &found)
+	return &found
+}
+
+// slowBody works for a while in everything that it is asked to do.
+type slowBody struct{ work func() }
+
+func (b *slowBody) Read([]byte) (int, error) {
+	b.work()
+	return 0, io.ErrUnexpectedEOF
+}
+
+func (b *slowBody) Write(p []byte) (int, error) { return len(p), nil }
+
+func (b *slowBody) Close() error {
+	b.work()
+	return nil
+}

@@ -12,9 +12,9 @@ import (
 var ErrOpen = errors.New("breaker: open")
 
 // A Breaker refuses calls to something that fails or has become slow, until
-// probes have shown that it works again. [New] makes one. Its methods may be
-// called from any number of goroutines. It has no goroutine and no timer, and
-// nothing to close.
+// probes have shown that it works again. [New] makes one; the zero Breaker is not
+// usable. Its methods may be called from any number of goroutines. It has no
+// goroutine and no timer, and nothing to close.
 type Breaker struct {
 	cfg    Config    // every default filled in; not changed after New
 	origin time.Time // instants below are durations since then, on the monotonic clock

@@ -59,7 +59,8 @@ type Config struct {
 	// one delivers the change as its next, and the call does not wait for it.
 	// No lock is held, so the listener may call any method of the breaker; what
 	// it changes is delivered after it has returned. The breaker may be further
-	// on by the time the listener hears of a change.
+	// on by the time the listener hears of a change. The listener must not end
+	// its goroutine by runtime.Goexit, since that would end the call.
 	//
 	// A panic in the listener goes no further: it is logged with its stack
 	// through slog.Default, and later changes are still delivered. While the

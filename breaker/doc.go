@@ -37,6 +37,10 @@
 // in the period that let the call in: one that ends later is dropped, whatever
 // state the breaker is in by then.
 //
+// [Breaker.Transition] leads from any state to any other, closed to half-open
+// excepted, and is the only way into the three states that are not drawn above:
+// Disabled, MetricsOnly and ForcedOpen.
+//
 // Durations are measured on the monotonic clock. The breaker has no goroutine
 // and no timer. A change that is due at an instant (a probe given up, the end of
 // half-open's MaxWait) is made by whichever method is called next, as of that

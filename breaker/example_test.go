@@ -76,13 +76,16 @@ func ExampleNew() {
 }
 
 func ExampleCall_Remaining() {
-	b := breaker.New(breaker.Config{InitialState: breaker.Open})
+	b := breaker.New(breaker.Config{
+		InitialState: breaker.Open,
+		OpenFor:      []time.Duration{time.Hour},
+	})
 
 	call, err := b.Allow(context.Background())
 	if errors.Is(err, breaker.ErrOpen) {
-		fmt.Println("retry after", call.Remaining().Round(time.Second))
+		fmt.Println("retry after", call.Remaining().Round(time.Minute))
 	}
-	// Output: retry after 30s
+	// Output: retry after 1h0m0s
 }
 
 // A call that has to wait for something else after Allow neither counts that wait

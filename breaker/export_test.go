@@ -22,3 +22,10 @@ func (w Window) Buckets() (n int, width time.Duration) {
 	t := newTimeWindow(w.Time)
 	return len(t.ring), t.width
 }
+
+// Pending returns how many changes the listener has not been told of yet.
+func (b *Breaker) Pending() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.pending)
+}

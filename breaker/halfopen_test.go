@@ -218,6 +218,24 @@ func TestProbeTimeout(t *testing.T) {
 			assert.Equal(t, breaker.Closed, b.State(), "1 of 3 is under 50%")
 		})
 	})
+	t.Run("its slowness decides nothing without a slow call rule", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := breaker.New(breaker.Config{
+				FailureRate:  100,
+				SlowCallRate: 10,
+				MinCalls:     2,
+				OpenFor:      []time.Duration{time.Second},
+				HalfOpen:     breaker.HalfOpenConfig{Calls: 2, ProbeTimeout: 5 * time.Second},
+			})
+			end(t, b, 2, breaker.Failure, 0)
+			time.Sleep(time.Second)
+			let(t, b) // lost
+			time.Sleep(5 * time.Second)
+			assert.Equal(t, 1, b.Snapshot().Slow)
+			end(t, b, 1, breaker.Success, 0)
+			assert.Equal(t, breaker.Closed, b.State())
+		})
+	})
 	t.Run("begins again at Restart", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			c := openFor1s(breaker.HalfOpenConfig{Calls: 2, ProbeTimeout: 5 * time.Second})
@@ -337,6 +355,44 @@ func TestLongIdleRounds(t *testing.T) {
 			require.Equal(t, changes[i].To, tr.From)
 			require.False(t, tr.At.Before(changes[i].At))
 		}
+	})
+}
+
+// An open period given by hand is no round like the others.
+func TestLongIdleAfterOpeningByHand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := breaker.New(breaker.Config{
+			OpenFor:      []time.Duration{time.Second},
+			HalfOpen:     breaker.HalfOpenConfig{MaxWait: time.Second},
+			AutoHalfOpen: true,
+		})
+		require.NoError(t, b.Transition(breaker.Open, 0))
+		require.NoError(t, b.Transition(breaker.Open, time.Hour))
+		time.Sleep(201*time.Hour + 500*time.Millisecond)
+		s := b.Snapshot()
+		// An hour, a second of half-open, the second opening, and rounds of 2s in
+		// the 200 hours less a second that are left.
+		assert.Equal(t, breaker.HalfOpen, s.State)
+		assert.Equal(t, 2+(200*3600-1)/2, s.Attempt)
+	})
+}
+
+// With closed as the target there is one round, and it lies where it was due.
+func TestLongIdleThenClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var last breaker.Transition
+		b := breaker.New(breaker.Config{
+			MinCalls:     1,
+			OpenFor:      []time.Duration{time.Second},
+			HalfOpen:     breaker.HalfOpenConfig{MaxWait: time.Second, MaxWaitTarget: breaker.Closed},
+			AutoHalfOpen: true,
+			OnTransition: func(tr breaker.Transition) { last = tr },
+		})
+		start := time.Now()
+		end(t, b, 1, breaker.Failure, 0)
+		time.Sleep(1000 * time.Hour)
+		assert.Equal(t, breaker.Closed, b.State())
+		assert.Equal(t, 2*time.Second, last.At.Sub(start))
 	})
 }
 

@@ -42,9 +42,9 @@ func (s State) valid() bool { return Closed <= s && s <= ForcedOpen }
 type Outcome uint8
 
 const (
-	Success Outcome = iota + 1
-	Failure
-	Ignored // says nothing about the callee: in no window, and a probe's permit is handed back
+	Success Outcome = iota + 1 // the callee did what it should
+	Failure                    // it did not
+	Ignored                    // says nothing about the callee: in no window, and a probe's permit is handed back
 )
 
 var outcomeNames = [...]string{Success: "success", Failure: "failure", Ignored: "ignored"}

@@ -42,8 +42,8 @@ func (w *timeWindow) counts(now time.Duration) counts {
 }
 
 // advance drops the buckets that have left the window by now. It visits each at
-// most once, however long nobody has looked. An instant before the newest bucket
-// belongs to that bucket: the window never turns back.
+// most once, however long nobody has looked. now is never before the newest
+// bucket: see Breaker.lock.
 func (w *timeWindow) advance(now time.Duration) {
 	i := int64(now / w.width)
 	for n := min(i-w.newest, int64(len(w.ring))); n > 0; n-- {
@@ -51,7 +51,7 @@ func (w *timeWindow) advance(now time.Duration) {
 		w.sum.subtract(*old)
 		*old = counts{}
 	}
-	w.newest = max(w.newest, i)
+	w.newest = i
 }
 
 func (w *timeWindow) reset() {

@@ -38,8 +38,9 @@
 // state the breaker is in by then.
 //
 // [Breaker.Transition] leads from any state to any other, closed to half-open
-// excepted, and is the only way into the three states that are not drawn above:
-// Disabled, MetricsOnly and ForcedOpen.
+// excepted. A breaker is in one of the three states that are not drawn above,
+// Disabled, MetricsOnly and ForcedOpen, only if it was put there by hand or
+// started there.
 //
 // Durations are measured on the monotonic clock. The breaker has no goroutine
 // and no timer. A change that is due at an instant (a probe given up, the end of

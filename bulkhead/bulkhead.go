@@ -116,7 +116,7 @@ func (b *Bulkhead) takeLocked() {
 	b.peak = max(b.peak, b.inFlight)
 }
 
-// wait blocks until w is granted, shut out, out of time or given up by its
+// wait returns once w is granted, shut out, out of time or given up by its
 // caller, and settles which of these it was.
 //
 // Several of them can be true at once: while this goroutine is on its way from

@@ -10,7 +10,7 @@ import "time"
 type Permit struct{ b *Bulkhead }
 
 // Release gives the permit back; the oldest waiter, if any, gets it at once.
-// It never blocks on the waiters.
+// It does not wait for that waiter to run.
 //
 // A permit must be released exactly once. Copies are the same permit, so
 // releasing a copy too is misuse. It cannot always be recognised: Release

@@ -140,9 +140,7 @@ func readNode[T any](d *decoder, f *field[T], n *yaml.Node, parse func(*yaml.Nod
 		return
 	}
 	f.at = place(n)
-	if n.Kind == yaml.ScalarNode {
-		f.text = describe(n)
-	}
+	f.text = n.Value
 	var problem string
 	if f.v, problem = parse(n); problem != "" {
 		f.bad = true
@@ -160,7 +158,7 @@ func (d *decoder) list(n *yaml.Node, name, example string) (*yaml.Node, bool) {
 		return n, true
 	}
 	if example == "" {
-		example = "[" + n.Value + "]"
+		example = "[" + bare(n.Value) + "]"
 	}
 	d.errorf(place(n), "%s is %s; it must be a list: write %s", name, describe(n), example)
 	return nil, false

@@ -161,7 +161,7 @@ func (d *decoder) headers(n *yaml.Node, name string) []headerDraft {
 		where := headerField(name, key.Value)
 		if v := d.follow(value); v == nil || v.Kind == yaml.ScalarNode {
 			if v != nil {
-				d.errorf(place(v), "%s is %s; write {exact: %s}", where, describe(v), cmp.Or(v.Value, "VALUE"))
+				d.errorf(place(v), "%s is %s; write {exact: %s}", where, describe(v), bare(cmp.Or(v.Value, "VALUE")))
 			}
 		} else if o, ok := d.object(v, &headerScope, where, where+"."); ok {
 			h.exact = read(d, o, "exact", readText)

@@ -30,7 +30,7 @@ func (f *field[T]) ok() bool { return f.set && !f.bad }
 // written returns the value as it was written, for messages.
 func (f *field[T]) written() string {
 	if f.text != "" {
-		return f.text
+		return bare(f.text)
 	}
 	return fmt.Sprint(f.v)
 }

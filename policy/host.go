@@ -23,9 +23,9 @@ func parseHost(s string) (hostPattern, error) {
 	case s == "":
 		return p, errors.New("it is empty; leave host out to match every host")
 	case strings.Contains(s, "://"):
-		return p, fmt.Errorf("a scheme does not belong in host; write %q", trimURL(s))
+		return p, fmt.Errorf("a scheme does not belong in host; write %s", bare(trimURL(s)))
 	case strings.ContainsAny(s, "/?#"):
-		return p, fmt.Errorf("a path does not belong in host; write %q, and the path under path", trimURL(s))
+		return p, fmt.Errorf("a path does not belong in host; write %s, and the path under path", bare(trimURL(s)))
 	case strings.Contains(s, "@"):
 		return p, errors.New("a user does not belong in host; write only what follows the @")
 	case strings.ContainsFunc(s, func(c rune) bool { return c <= ' ' || strings.ContainsRune("\x7f%,;{}\"'\\", c) }):
@@ -53,7 +53,7 @@ func parseHost(s string) (hostPattern, error) {
 		}
 		if host[0] != '[' || addr.String() != name {
 			// Requests are compared as text, so only one way to write it can match.
-			return p, fmt.Errorf("an IPv6 address must be in brackets and in its shortest form; write %q", "["+addr.String()+"]")
+			return p, fmt.Errorf("an IPv6 address must be in brackets and in its shortest form; write %s", quote("["+addr.String()+"]"))
 		}
 	}
 	return hostPattern{name: name, port: port, below: below}, nil

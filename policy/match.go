@@ -1,8 +1,10 @@
 package policy
 
 import (
+	"cmp"
 	"net/http"
 	"slices"
+	"strings"
 )
 
 // A Request is what policies see of an HTTP request. It is meant to be built on
@@ -60,13 +62,14 @@ func (s *Set) Match(r *Request) Decision {
 	default:
 		return d
 	}
-	p := parts{request: r, method: r.Method, path: r.EscapedPath}
-	if p.method == "" {
-		p.method = "GET"
+	p := parts{
+		request: r,
+		method:  cmp.Or(r.Method, "GET"),
+		path:    cmp.Or(r.EscapedPath, "/"),
+		route:   splitRoute(r.Route),
 	}
-	if p.path == "" {
-		p.path = "/"
-	}
+	p.escaped = strings.IndexByte(p.path, '%') >= 0
+	p.host, p.port = splitHost(r.Host)
 	for _, rule := range rules {
 		bulkhead := rule.Bulkhead != nil && d.Bulkhead == nil
 		breaker := rule.Breaker != nil && d.Breaker == nil
@@ -126,20 +129,14 @@ func (e *entry) match(p *parts) bool {
 	if len(e.methods) > 0 && !slices.Contains(e.methods, p.method) {
 		return false
 	}
-	if e.pattern != "" && !e.path.match(p.path) {
+	if e.pattern != "" && !e.path.match(p.path, p.escaped) {
 		return false
 	}
-	if e.host.name != "" {
-		p.splitHost()
-		if !e.host.match(p.request.Scheme, p.host, p.port) {
-			return false
-		}
+	if e.host.name != "" && !e.host.match(p.request.Scheme, p.host, p.port) {
+		return false
 	}
-	if e.route.path != "" {
-		p.splitHost()
-		if !e.route.match(p.request.Route, p.method, p.host) {
-			return false
-		}
+	if e.route.path != "" && !e.route.match(&p.route, p.method, p.host) {
+		return false
 	}
 	for i := range e.headers {
 		h := &e.headers[i]
@@ -150,18 +147,12 @@ func (e *entry) match(p *parts) bool {
 	return true
 }
 
-// parts are a request taken apart, once for all entries.
+// parts are a request taken apart, once for all policies.
 type parts struct {
 	request    *Request
 	method     string
 	path       string
-	host, port string // valid once split is set
-	split      bool
-}
-
-func (p *parts) splitHost() {
-	if !p.split {
-		p.host, p.port = splitHost(p.request.Host)
-		p.split = true
-	}
+	escaped    bool // path has an escape
+	route      routePattern
+	host, port string
 }

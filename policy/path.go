@@ -48,12 +48,12 @@ func parsePath(s string) (pathPattern, error) {
 			p.segments = append(p.segments, segment{literal: unescape(text)})
 			continue
 		case text[0] != '{' || text[len(text)-1] != '}':
-			return p, fmt.Errorf("a wildcard must be a whole segment, as in /{id}, but %q is not", text)
+			return p, fmt.Errorf("a wildcard must be a whole segment, as in /{id}, but %s is not", bare(text))
 		}
 		name := text[1 : len(text)-1]
 		if name == "$" {
 			if !last {
-				return p, fmt.Errorf("{$} must come last, but %q follows", "/"+more)
+				return p, fmt.Errorf("{$} must come last, but %s follows", bare("/"+more))
 			}
 			p.segments = append(p.segments, segment{literal: "/"})
 			return p, nil
@@ -61,13 +61,13 @@ func parsePath(s string) (pathPattern, error) {
 		name, multi := strings.CutSuffix(name, "...")
 		switch {
 		case multi && !last:
-			return p, fmt.Errorf("{%s...} must come last, but %q follows", name, "/"+more)
+			return p, fmt.Errorf("%s must come last, but %s follows", bare(text), bare("/"+more))
 		case strings.Contains(name, ":"):
-			return p, fmt.Errorf("%s has a condition, which path does not take; write {%s}, or give the router's pattern as route", text, name[:strings.IndexByte(name, ':')])
+			return p, fmt.Errorf("%s has a condition, which path does not take; write %s, or give the router's pattern as route", bare(text), bare("{"+name[:strings.IndexByte(name, ':')]+"}"))
 		case !isWildcardName(name):
-			return p, fmt.Errorf("%s is not a wildcard; its name must be made of letters, digits and _, as in {id}", text)
+			return p, fmt.Errorf("%s is not a wildcard; its name must be made of letters, digits and _, as in {id}", bare(text))
 		case names[name]:
-			return p, fmt.Errorf("the wildcard name %s comes twice; give each its own", name)
+			return p, fmt.Errorf("the wildcard name %s comes twice; give each its own", bare(name))
 		}
 		names[name] = true
 		if multi {
@@ -82,17 +82,20 @@ func parsePath(s string) (pathPattern, error) {
 // checkPathText refuses what is not a clean path, before its segments are read.
 // ServeMux accepts some of it, but serves no request for it.
 func checkPathText(s string) error {
+	if i := strings.IndexFunc(s, unicode.IsControl); i >= 0 {
+		return fmt.Errorf("a path holds no control characters; write %s", url.PathEscape(s[i:i+1]))
+	}
 	if !strings.HasPrefix(s, "/") {
 		switch _, p, found := strings.Cut(s, " "); {
 		case found && strings.HasPrefix(p, "/"):
-			return fmt.Errorf("a method does not belong in path; write path %q and the method under method", p)
+			return fmt.Errorf("a method does not belong in path; write path: %s and the method under method", bare(p))
 		case strings.Contains(s, "/"):
 			return errors.New("it must start with /; a host belongs under host")
 		}
-		return fmt.Errorf("it must start with /; write %q", "/"+s)
+		return fmt.Errorf("it must start with /; write %s", bare("/"+s))
 	}
-	if i := strings.IndexAny(s, " \t"); i >= 0 {
-		return fmt.Errorf("a path holds no spaces; write %s", url.PathEscape(s[i:i+1]))
+	if strings.Contains(s, " ") {
+		return errors.New("a path holds no spaces; write %20")
 	}
 	if strings.Contains(s, "?") {
 		return errors.New(`queries are not matched; for a question mark in the path write %3F`)
@@ -102,7 +105,7 @@ func checkPathText(s string) error {
 		clean += "/"
 	}
 	if clean != s {
-		return fmt.Errorf("it is not a clean path; write %q", clean)
+		return fmt.Errorf("it is not a clean path; write %s", bare(clean))
 	}
 	return nil
 }
@@ -116,12 +119,13 @@ func isWildcardName(s string) bool {
 	return s != ""
 }
 
-// match reports whether the pattern matches an escaped path.
-func (p *pathPattern) match(path string) bool {
+// match reports whether the pattern matches a path; escaped says whether that has
+// any %XX.
+func (p *pathPattern) match(path string, escaped bool) bool {
 	if path == "" || path[0] != '/' {
 		return false // "*", the path of OPTIONS *, is not in any subtree
 	}
-	for _, seg := range p.segments {
+	for i := range p.segments {
 		if path == "" {
 			return false
 		}
@@ -135,11 +139,23 @@ func (p *pathPattern) match(path string) bool {
 			}
 			text, path = path[1:end], path[end:]
 		}
-		if seg.wild && unescapesTo(text, "/") || !seg.wild && !unescapesTo(text, seg.literal) {
+		if !p.segments[i].match(text, escaped) {
 			return false
 		}
 	}
 	return p.subtree == (path != "")
+}
+
+func (s *segment) match(text string, escaped bool) bool {
+	want := s.literal
+	if s.wild {
+		want = "/"
+	}
+	equal := text == want
+	if escaped {
+		equal = unescapesTo(text, want)
+	}
+	return equal != s.wild
 }
 
 // unescape decodes %XX, and leaves text with a broken escape as it is.

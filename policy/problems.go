@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"unicode"
 )
 
 // problems gathers what is wrong, so that everything can be reported at once.
@@ -25,11 +26,21 @@ func (p *problems) problem(at at, format string, args []any) *Error {
 	return &Error{File: p.file, Line: at.line, Column: at.column, Msg: fmt.Sprintf(format, args...)}
 }
 
-// quote quotes text from outside for a message, cut at a length that can be read.
+// maxShown is how much of a text from outside a message shows.
+const maxShown = 80
+
+// quote quotes text from outside for a message.
 func quote(s string) string {
-	const limit = 80
-	if len(s) <= limit {
+	if len(s) <= maxShown {
 		return strconv.Quote(s)
 	}
-	return strconv.Quote(strings.ToValidUTF8(s[:limit], "") + "...")
+	return strconv.Quote(strings.ToValidUTF8(s[:maxShown], "") + "...")
+}
+
+// bare is quote without the quotes where they are not needed.
+func bare(s string) string {
+	if s == "" || len(s) > maxShown || strings.ContainsFunc(s, func(c rune) bool { return !unicode.IsPrint(c) }) {
+		return quote(s)
+	}
+	return s
 }

@@ -168,28 +168,28 @@ func TestProblemsOfPolicies(t *testing.T) {
 			`4:13: policy "a": match[0] is "/a"; it must be a mapping of method, path, route, host, headers`,
 		}},
 		{"match: [{path: a}]\nbreaker: {}", []string{
-			`4:20: policy "a": match[0].path is "a": it must start with /; write "/a"`,
+			`4:20: policy "a": match[0].path is "a": it must start with /; write /a`,
 		}},
 		{"match: [{path: GET /a}]\nbreaker: {}", []string{
-			`4:20: policy "a": match[0].path is "GET /a": a method does not belong in path; write path "/a" and the method under method`,
+			`4:20: policy "a": match[0].path is "GET /a": a method does not belong in path; write path: /a and the method under method`,
 		}},
 		{"match: [{path: h/a}]\nbreaker: {}", []string{
 			`4:20: policy "a": match[0].path is "h/a": it must start with /; a host belongs under host`,
 		}},
 		{"match: [{path: /a//b}]\nbreaker: {}", []string{
-			`4:20: policy "a": match[0].path is "/a//b": it is not a clean path; write "/a/b"`,
+			`4:20: policy "a": match[0].path is "/a//b": it is not a clean path; write /a/b`,
 		}},
 		{"match: [{path: \"/{a}/{a}\"}]\nbreaker: {}", []string{
 			`4:20: policy "a": match[0].path is "/{a}/{a}": the wildcard name a comes twice; give each its own`,
 		}},
 		{"match: [{path: \"/x{a}\"}]\nbreaker: {}", []string{
-			`4:20: policy "a": match[0].path is "/x{a}": a wildcard must be a whole segment, as in /{id}, but "x{a}" is not`,
+			`4:20: policy "a": match[0].path is "/x{a}": a wildcard must be a whole segment, as in /{id}, but x{a} is not`,
 		}},
 		{"match: [{path: \"/{a...}/b\"}]\nbreaker: {}", []string{
-			`4:20: policy "a": match[0].path is "/{a...}/b": {a...} must come last, but "/b" follows`,
+			`4:20: policy "a": match[0].path is "/{a...}/b": {a...} must come last, but /b follows`,
 		}},
 		{"match: [{path: \"/{$}/b\"}]\nbreaker: {}", []string{
-			`4:20: policy "a": match[0].path is "/{$}/b": {$} must come last, but "/b" follows`,
+			`4:20: policy "a": match[0].path is "/{$}/b": {$} must come last, but /b follows`,
 		}},
 		{"match: [{path: \"/{id:[0-9]+}\"}]\nbreaker: {}", []string{
 			`4:20: policy "a": match[0].path is "/{id:[0-9]+}": {id:[0-9]+} has a condition, which path does not take; write {id}, or give the router's pattern as route`,
@@ -221,8 +221,8 @@ func TestProblemsOfPolicies(t *testing.T) {
 			`4:90: policy "a": match[4].method[0] is 1, which is not text; put it in quotes: "1"`,
 		}},
 		{"match: [{host: http://a.b/c}, {host: a.b/c}, {host: u@a}, {host: \"\"}, {host: \"*\"}, {host: a.*.b}, {host: \"a:\"}, {host: \"a:0\"}, {host: \"a:http\"}, {host: \"::1\"}, {host: \"[::01]\"}, {host: \"[::x]\"}, {host: 10.1}, {host: a b}, {host: \"*.\"}]\nbreaker: {}", []string{
-			`4:20: policy "a": match[0].host is "http://a.b/c": a scheme does not belong in host; write "a.b"`,
-			`4:42: policy "a": match[1].host is "a.b/c": a path does not belong in host; write "a.b", and the path under path`,
+			`4:20: policy "a": match[0].host is "http://a.b/c": a scheme does not belong in host; write a.b`,
+			`4:42: policy "a": match[1].host is "a.b/c": a path does not belong in host; write a.b, and the path under path`,
 			`4:57: policy "a": match[2].host is "u@a": a user does not belong in host; write only what follows the @`,
 			`4:70: policy "a": match[3].host is "": it is empty; leave host out to match every host`,
 			`4:82: policy "a": match[4].host is "*": a * may only stand for what is before the first dot, as in "*.internal"`,
@@ -269,7 +269,7 @@ func TestProblemsOfPolicies(t *testing.T) {
 		{`bulkhead: {maxConcurrent: 0, maxQueue: -1, maxWait: -1s}`, []string{
 			`4:31: policy "a": bulkhead.maxConcurrent is 0; it must be 1 to 1000000000`,
 			`4:44: policy "a": bulkhead.maxQueue is -1; it must be 0 to 1000000000`,
-			`4:57: policy "a": bulkhead.maxWait is "-1s"; it must be 0 to 8760h`,
+			`4:57: policy "a": bulkhead.maxWait is -1s; it must be 0 to 8760h`,
 		}},
 		{`bulkhead: {maxConcurrent: 010, maxQueue: 99999999999999999999, maxWait: 100}`, []string{
 			`4:31: policy "a": bulkhead.maxConcurrent is 010; it must be a whole number`,
@@ -282,7 +282,7 @@ func TestProblemsOfPolicies(t *testing.T) {
 		}},
 		{`bulkhead: {maxConcurrent: 1, adaptive: {min: 5}, maxWait: 9000h}`, []string{
 			`4:34: policy "a": the key "adaptive" is not supported by this version yet; leave it out`,
-			`4:63: policy "a": bulkhead.maxWait is "9000h"; it must be 0 to 8760h`,
+			`4:63: policy "a": bulkhead.maxWait is 9000h; it must be 0 to 8760h`,
 		}},
 		{`bulkhead: {maxConcurrent: 1, max_wait: 1s, slowCall: 1s, calls: 3}`, []string{
 			`4:34: policy "a": unknown key "max_wait"; did you mean "maxWait"?`,
@@ -318,10 +318,10 @@ func TestProblemsOfPolicies(t *testing.T) {
 			`4:55: policy "a": breaker.openFor is a mapping, which is not supported by this version yet; write a duration such as 30s`,
 		}},
 		{`breaker: {window: {time: 1us}, halfOpen: {calls: 0, probeTimeout: -1s, maxWait: -1s}}`, []string{
-			`4:30: policy "a": breaker.window.time is "1us"; it must be 1ms to 8760h`,
+			`4:30: policy "a": breaker.window.time is 1us; it must be 1ms to 8760h`,
 			`4:54: policy "a": breaker.halfOpen.calls is 0; it must be 1 to 1000000`,
-			`4:71: policy "a": breaker.halfOpen.probeTimeout is "-1s"; it must be 0 to 8760h`,
-			`4:85: policy "a": breaker.halfOpen.maxWait is "-1s"; it must be 0 to 8760h`,
+			`4:71: policy "a": breaker.halfOpen.probeTimeout is -1s; it must be 0 to 8760h`,
+			`4:85: policy "a": breaker.halfOpen.maxWait is -1s; it must be 0 to 8760h`,
 		}},
 		{`breaker: {window: 100, halfOpen: 10}`, []string{
 			`4:23: policy "a": breaker.window is 100; it must be a mapping of calls, time`,
@@ -351,7 +351,7 @@ func TestProblemsOfPolicies(t *testing.T) {
 			`5:34: policy "a": unknown key "timeout"; status has full, wait_timeout, open, draining, canceled`,
 			`5:54: policy "a": reject.status.open is 600; it must be 400 to 599`,
 			`5:69: policy "a": reject.status.draining is "x"; it must be a whole number`,
-			`5:85: policy "a": reject.retryAfter is "-1s"; it must be 0 to 8760h`,
+			`5:85: policy "a": reject.retryAfter is -1s; it must be 0 to 8760h`,
 		}},
 		{"breaker: {}\nreject: {status: 503, retryAfter: 1}", []string{
 			`5:22: policy "a": reject.status is 503; it must be a mapping of full, wait_timeout, open, draining, canceled`,

@@ -40,27 +40,15 @@ func parseRoute(s string) (routePattern, error) {
 
 // match compares the path, and the method and the host if p has them: with those
 // of the reported route, or where that has none, with the request's.
-func (p *routePattern) match(reported string, method, host string) bool {
-	if reported == "" {
+func (p *routePattern) match(reported *routePattern, method, host string) bool {
+	if reported.path != p.path {
 		return false
 	}
-	r := splitRoute(reported)
-	if r.path != p.path {
-		return false
+	if reported.method != "" {
+		method = reported.method
 	}
-	if p.method != "" {
-		if r.method != "" {
-			method = r.method
-		}
-		if p.method != method {
-			return false
-		}
+	if reported.host != "" {
+		host = reported.host
 	}
-	if p.host != "" {
-		if r.host != "" {
-			host = r.host
-		}
-		return equalLower(host, p.host)
-	}
-	return true
+	return (p.method == "" || p.method == method) && (p.host == "" || equalLower(host, p.host))
 }

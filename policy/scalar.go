@@ -29,10 +29,8 @@ func describe(n *yaml.Node) string {
 		return "empty"
 	case n.ShortTag() == "!!str":
 		return quote(n.Value)
-	case len(n.Value) > 80:
-		return quote(n.Value)
 	}
-	return n.Value
+	return bare(n.Value)
 }
 
 func must(n *yaml.Node, want string) string { return "is " + describe(n) + "; it must be " + want }
@@ -48,12 +46,16 @@ func readText(n *yaml.Node) (string, string) {
 	return n.Value, ""
 }
 
-// decimal is how whole numbers are written. YAML has more ways, in which 010 is
-// eight and 1_0 is ten; it also takes a long number for a fraction.
-var decimal = regexp.MustCompile(`^[+-]?(0|[1-9][0-9]*)$`)
+// YAML writes numbers in ways that say something else to most readers: 010 is
+// eight in it. Those are refused.
+var (
+	decimal = regexp.MustCompile(`^[+-]?(0|[1-9][0-9]*)$`)
+	octal   = regexp.MustCompile(`^[+-]?0[0-9]`)
+)
 
 func readCount(n *yaml.Node) (int, string) {
 	tag := n.ShortTag()
+	// YAML takes a number with too many digits for a fraction.
 	if n.Kind != yaml.ScalarNode || tag != "!!int" && tag != "!!float" || !decimal.MatchString(n.Value) {
 		return 0, must(n, "a whole number")
 	}
@@ -71,14 +73,14 @@ func readVersion(n *yaml.Node) (int, string) {
 func readNumber(n *yaml.Node) (float64, string) {
 	const want = "a percentage: more than 0, at most 100"
 	if n.Kind == yaml.ScalarNode && strings.HasSuffix(n.Value, "%") {
-		return 0, "is " + describe(n) + "; write it without the percent sign: " + strings.TrimSpace(strings.TrimSuffix(n.Value, "%"))
+		return 0, "is " + describe(n) + "; write it without the percent sign: " + bare(strings.TrimSpace(strings.TrimSuffix(n.Value, "%")))
 	}
 	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!int" && n.ShortTag() != "!!float" {
 		return 0, must(n, want)
 	}
-	v, err := strconv.ParseFloat(strings.ReplaceAll(n.Value, "_", ""), 64)
-	if err != nil { // also .inf and .nan, which Go writes without the dot
-		return 0, must(n, want)
+	v, err := strconv.ParseFloat(n.Value, 64)
+	if err != nil || octal.MatchString(n.Value) {
+		return 0, must(n, want) // also for .inf and .nan, which Go writes without the dot
 	}
 	return v, ""
 }
@@ -93,7 +95,7 @@ func readDuration(n *yaml.Node) (time.Duration, string) {
 		return v, ""
 	}
 	if _, err := strconv.ParseFloat(n.Value, 64); err == nil {
-		return 0, "is " + describe(n) + ", which has no unit; write " + n.Value + "ms or " + n.Value + "s"
+		return 0, "is " + describe(n) + ", which has no unit; write " + bare(n.Value+"ms") + " or " + bare(n.Value+"s")
 	}
 	return 0, must(n, want)
 }

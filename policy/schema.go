@@ -75,9 +75,9 @@ func nearest(key string, candidates []string) string {
 }
 
 // plain drops what people write differently: max_concurrent, MaxConcurrent.
-func plain(key string) string {
-	return strings.ToLower(strings.NewReplacer("_", "", "-", "", " ", "").Replace(key))
-}
+func plain(key string) string { return strings.ToLower(separators.Replace(key)) }
+
+var separators = strings.NewReplacer("_", "", "-", "", " ", "")
 
 // distance counts the letters to add, drop, replace or swap with their neighbour
 // to make b of a (optimal string alignment).

@@ -63,7 +63,7 @@ var hints = []struct{ part, hint string }{
 	{"did not find expected alphabetic or numeric character", starHint},
 	{"unknown anchor", starHint},
 	{"found a tab character", "indent with spaces"},
-	{"cannot start any token", "text that starts with @, ` or % must be in quotes"},
+	{"cannot start any token", "text that starts with @, ` or % must be in quotes, and indentation is made of spaces, not tabs"},
 	{"mapping values are not allowed", "check the indentation, and put text with a colon and a space in quotes"},
 	{"could not find expected ':'", "write a colon and a space after each key"},
 	{"did not find expected '-'", "check the indentation"},

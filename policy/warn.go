@@ -31,48 +31,34 @@ func (p *problems) warnPath(f *field[string]) {
 	}
 }
 
-// warnShadowed warns of policies that can never decide anything, because earlier
-// ones that match everything have taken all that they could give.
+// warnShadowed warns of policies that never decide anything, because earlier ones
+// that match everything have taken all that they could give.
 func (p *problems) warnShadowed(s *Set, d *draft) {
-	// What an earlier policy takes from every request, on each side, and which
-	// policy that is.
-	var bulkhead, breaker [len(sideNames)]*Rule
+	// The first policy that takes a part of every request, by side and part.
+	var taken [len(sideNames)][2]*Rule
 	for i, r := range s.rules {
+		parts := [2]bool{r.Bulkhead != nil || r.Exempt, r.Breaker != nil || r.Exempt}
+		used := false
 		var by *Rule
-		live := false
 		for _, side := range [...]Side{Server, Client} {
-			if !r.Side.covers(side) {
-				continue
-			}
-			switch {
-			case (r.Bulkhead != nil || r.Exempt) && bulkhead[side] == nil,
-				(r.Breaker != nil || r.Exempt) && breaker[side] == nil:
-				live = true
-			case r.Bulkhead != nil || r.Exempt:
-				by = bulkhead[side]
-			default:
-				by = breaker[side]
-			}
-			if len(r.entries) > 0 {
-				continue
-			}
-			if r.Bulkhead != nil || r.Exempt {
-				bulkhead[side] = or(bulkhead[side], r)
-			}
-			if r.Breaker != nil || r.Exempt {
-				breaker[side] = or(breaker[side], r)
+			for part, wanted := range parts {
+				switch first := &taken[side][part]; {
+				case !wanted || !r.Side.covers(side):
+				case *first != nil:
+					if by == nil || by.Index < (*first).Index {
+						by = *first
+					}
+				default:
+					used = true
+					if len(r.entries) == 0 {
+						*first = r
+					}
+				}
 			}
 		}
-		if !live {
-			pd := &d.policies[i]
-			p.warnf(pd.name.at, "%sit is never used: policy %s before it matches everything; move it up", pd.label, quote(by.Name))
+		if !used {
+			f := &d.policies[i].name
+			p.warnf(f.at, "%sit is never used: from policy %s on nothing is left for it to decide; move it up", d.policies[i].label, quote(by.Name))
 		}
 	}
-}
-
-func or(a, b *Rule) *Rule {
-	if a != nil {
-		return a
-	}
-	return b
 }

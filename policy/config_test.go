@@ -1,0 +1,252 @@
+package policy_test
+
+import (
+	"math"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
+	"pgregory.net/rapid"
+
+	"github.com/watertight-go/watertight/policy"
+)
+
+// E22 and E49: odd values are errors when the policies are made, and name the
+// policy and the field.
+func TestProblemsOfConfigs(t *testing.T) {
+	ok := &policy.Bulkhead{MaxConcurrent: 1}
+	breaker := func(b policy.Breaker) policy.Policy { return policy.Policy{Name: "a", Breaker: &b} }
+	for _, tt := range []struct {
+		policy policy.Policy
+		want   string
+	}{
+		{policy.Policy{Bulkhead: ok}, `policies[0]: the name is missing; every policy needs a name of its own`},
+		{policy.Policy{Name: "a\xff", Bulkhead: ok}, `policy name "a\xff" is not printable; use letters, digits, spaces and punctuation`},
+		{policy.Policy{Name: strings.Repeat("a", 129), Bulkhead: ok}, `policy name "` + strings.Repeat("a", 80) + `..." has 129 bytes; it must have at most 128`},
+		{policy.Policy{Name: "a", Side: 9, Bulkhead: ok}, `policy "a": side is Side(9); it must be Server, Client or Both`},
+		{policy.Policy{Name: "a", Per: 9, Bulkhead: ok}, `policy "a": per is Per(9); it must be PerPolicy, PerRoute, PerHost or PerDefault`},
+		{policy.Policy{Name: "a"}, `policy "a": it limits nothing; give it a bulkhead, a breaker, or exempt: true`},
+		{policy.Policy{Name: "a", Exempt: true, Bulkhead: ok}, `policy "a": exempt is true, but the policy has a bulkhead or a breaker; drop one or the other`},
+		{policy.Policy{Name: "a", Bulkhead: ok, Match: []policy.Match{{}}}, `policy "a": match[0] is empty and would match everything; give it a field, or leave match out`},
+		{policy.Policy{Name: "a", Bulkhead: ok, Match: []policy.Match{{Headers: map[string]string{"x-y": "", "X-Y": ""}}}}, `policy "a": match[0].headers has X-Y twice; a name is the same in upper and lower case`},
+		{policy.Policy{Name: "a", Bulkhead: &policy.Bulkhead{}}, `policy "a": bulkhead.maxConcurrent is 0; it must be 1 to 1000000000`},
+		{policy.Policy{Name: "a", Bulkhead: &policy.Bulkhead{MaxConcurrent: -1}}, `policy "a": bulkhead.maxConcurrent is -1; it must be 1 to 1000000000`},
+		{policy.Policy{Name: "a", Bulkhead: &policy.Bulkhead{MaxConcurrent: 1, MaxWait: -1}}, `policy "a": bulkhead.maxWait is -1ns; it must be 0 to 8760h`},
+		{policy.Policy{Name: "a", Bulkhead: ok, Reject: policy.Reject{RetryAfter: new(-time.Second)}}, `policy "a": reject.retryAfter is -1s; it must be 0 to 8760h`},
+		{policy.Policy{Name: "a", Bulkhead: ok, Reject: policy.Reject{Status: map[policy.Reason]int{policy.Full: 0}}}, `policy "a": reject.status.full is 0; it must be 400 to 599`},
+		{policy.Policy{Name: "a", Bulkhead: ok, Reject: policy.Reject{Status: map[policy.Reason]int{9: 503}}}, `policy "a": reject.status.Reason(9): there is no such reason; use Full, WaitTimeout, Open, Draining or Canceled`},
+		{breaker(policy.Breaker{FailureRate: math.NaN()}), `policy "a": breaker.failureRate is NaN; it must be a percentage: more than 0, at most 100`},
+		{breaker(policy.Breaker{FailureRate: -1}), `policy "a": breaker.failureRate is -1; it must be a percentage: more than 0, at most 100`},
+		{breaker(policy.Breaker{SlowCallRate: math.Inf(1)}), `policy "a": breaker.slowCallRate is +Inf; it must be a percentage: more than 0, at most 100`},
+		{breaker(policy.Breaker{SlowCallRate: 100.5}), `policy "a": breaker.slowCallRate is 100.5; it must be a percentage: more than 0, at most 100`},
+		{breaker(policy.Breaker{Window: policy.Window{Calls: 1, Time: 1}}), `policy "a": breaker.window has both calls and time; keep one`},
+		{breaker(policy.Breaker{Window: policy.Window{Calls: -1}}), `policy "a": breaker.window.calls is -1; it must be 1 to 1000000`},
+		{breaker(policy.Breaker{FailureStatus: []policy.StatusRange{{}}}), `policy "a": breaker.failureStatus[0] is 0; a status must be 100 to 999`},
+	} {
+		_, err := policy.New(policy.Config{Policies: []policy.Policy{tt.policy}})
+		var problems policy.Errors
+		require.ErrorAs(t, err, &problems, tt.want)
+		assert.Contains(t, strings.Split(err.Error(), "\n"), tt.want)
+	}
+}
+
+func TestNewDiffersFromFilesInZeroes(t *testing.T) {
+	set := mustNew(t,
+		policy.Policy{Name: "a", Bulkhead: &policy.Bulkhead{MaxConcurrent: 1, MaxWait: time.Second}},
+		policy.Policy{Name: "b", Bulkhead: &policy.Bulkhead{MaxConcurrent: 1, MaxWait: time.Second, MaxQueue: -1}},
+		policy.Policy{Name: "c", Breaker: &policy.Breaker{HalfOpen: policy.HalfOpen{ProbeTimeout: -time.Hour}, FailureStatus: []policy.StatusRange{}}},
+	)
+	assert.Equal(t, 1000, set.Policies()[0].Bulkhead.MaxQueue)
+	assert.Equal(t, 0, set.Policies()[1].Bulkhead.MaxQueue)
+	assert.Negative(t, set.Policies()[2].Breaker.HalfOpen.ProbeTimeout)
+	assert.False(t, set.Policies()[2].Breaker.IsFailure(500), "an empty list, unlike nil, has no status")
+
+	set = mustNew(t, policy.Policy{Name: "d", Exempt: true, Match: []policy.Match{}})
+	assert.NotNil(t, set.Match(&policy.Request{Side: policy.Server, EscapedPath: "/any"}).Exempt)
+}
+
+var windows = []policy.Window{{}, {}, {Calls: 9}, {Calls: 1000}, {Time: time.Minute}, {Time: time.Microsecond}, {Calls: 9, Time: time.Minute}}
+
+// configs draws policies with every field, mostly right.
+var configs = rapid.Custom(func(t *rapid.T) policy.Config {
+	mostly := func(name string, good, bad int) int {
+		if rapid.IntRange(0, 30).Draw(t, name) == 0 {
+			return bad
+		}
+		return good * rapid.IntRange(0, 1).Draw(t, name)
+	}
+	c := policy.Config{Defaults: policy.Defaults{
+		MaxCompartments: mostly("maxCompartments", 7, -1),
+		Idle:            time.Duration(mostly("idle", 7, -1)) * time.Minute,
+	}}
+	for i, p := range rapid.SliceOfN(policies, 0, 3).Draw(t, "policies") {
+		p.Name = string(rune('a' + i))
+		if mostly("name", 0, 1) == 1 {
+			p.Name = "a"
+		}
+		p.Per = rapid.SampledFrom([]policy.Per{policy.PerDefault, policy.PerPolicy, policy.PerRoute, policy.PerHost}).Draw(t, "per")
+		if p.Bulkhead != nil {
+			p.Bulkhead = &policy.Bulkhead{
+				MaxConcurrent: 1 + mostly("maxConcurrent", 3, -4),
+				MaxQueue:      mostly("maxQueue", 5, 2_000_000_000),
+				MaxWait:       time.Duration(mostly("maxWait", 10, -1)) * time.Millisecond,
+			}
+		}
+		if p.Breaker != nil {
+			p.Breaker = &policy.Breaker{
+				FailureRate:  float64(mostly("failureRate", 33, 101)) / 2,
+				SlowCall:     time.Duration(mostly("slowCall", 2, -2)) * time.Second,
+				SlowCallRate: float64(mostly("slowCallRate", 33, -1)),
+				Window:       rapid.SampledFrom(windows).Draw(t, "window"),
+				MinCalls:     mostly("minCalls", 12, -1),
+				OpenFor:      time.Duration(mostly("openFor", 5, -1)) * time.Second,
+				HalfOpen: policy.HalfOpen{
+					Calls:        mostly("halfOpen.calls", 3, -1),
+					ProbeTimeout: time.Duration(mostly("probeTimeout", 5, 100_000)) * time.Hour,
+					MaxWait:      time.Duration(mostly("halfOpen.maxWait", 5, -1)) * time.Second,
+				},
+				FailureStatus: sometimes(t, "failureStatus", rapid.Just([]policy.StatusRange{{From: 429}, {From: 500, To: 599}})),
+			}
+		}
+		if !p.Exempt || rapid.Bool().Draw(t, "reject?") {
+			if status := mostly("full", 429, 200); status != 0 {
+				p.Reject.Status = map[policy.Reason]int{policy.Full: status}
+			}
+			p.Reject.RetryAfter = sometimes(t, "retryAfter", rapid.Just(new(time.Minute)))
+		}
+		c.Policies = append(c.Policies, p)
+	}
+	return c
+})
+
+// fileOf writes a Config as a policy file.
+func fileOf(t require.TestingT, c policy.Config) []byte {
+	type m = map[string]any
+	put := func(to m, key string, v any, set bool) {
+		if set {
+			if d, ok := v.(time.Duration); ok {
+				v = d.String()
+			}
+			to[key] = v
+		}
+	}
+	defaults := m{}
+	put(defaults, "maxCompartments", c.Defaults.MaxCompartments, c.Defaults.MaxCompartments != 0)
+	put(defaults, "idle", c.Defaults.Idle, c.Defaults.Idle != 0)
+	list := []m{}
+	for _, p := range c.Policies {
+		out := m{"name": p.Name}
+		put(out, "side", p.Side.String(), p.Side != policy.Both)
+		put(out, "per", p.Per.String(), p.Per != policy.PerDefault)
+		put(out, "exempt", true, p.Exempt)
+		entries := []m{}
+		for _, e := range p.Match {
+			entry := m{}
+			put(entry, "method", e.Method, len(e.Method) > 0)
+			put(entry, "path", e.Path, e.Path != "")
+			put(entry, "route", e.Route, e.Route != "")
+			put(entry, "host", e.Host, e.Host != "")
+			headers := m{}
+			for name, value := range e.Headers {
+				headers[name] = m{"exact": value}
+			}
+			put(entry, "headers", headers, len(headers) > 0)
+			entries = append(entries, entry)
+		}
+		put(out, "match", entries, len(entries) > 0)
+		if b := p.Bulkhead; b != nil {
+			bulkhead := m{"maxConcurrent": b.MaxConcurrent}
+			put(bulkhead, "maxQueue", b.MaxQueue, b.MaxQueue != 0)
+			put(bulkhead, "maxWait", b.MaxWait, b.MaxWait != 0)
+			out["bulkhead"] = bulkhead
+		}
+		if b := p.Breaker; b != nil {
+			breaker, window, halfOpen, statuses := m{}, m{}, m{}, []string{}
+			put(breaker, "failureRate", b.FailureRate, b.FailureRate != 0)
+			put(breaker, "slowCall", b.SlowCall, b.SlowCall != 0)
+			put(breaker, "slowCallRate", b.SlowCallRate, b.SlowCallRate != 0)
+			put(window, "calls", b.Window.Calls, b.Window.Calls != 0)
+			put(window, "time", b.Window.Time, b.Window.Time != 0)
+			put(breaker, "window", window, len(window) > 0)
+			put(breaker, "minCalls", b.MinCalls, b.MinCalls != 0)
+			put(breaker, "openFor", b.OpenFor, b.OpenFor != 0)
+			put(halfOpen, "calls", b.HalfOpen.Calls, b.HalfOpen.Calls != 0)
+			put(halfOpen, "probeTimeout", b.HalfOpen.ProbeTimeout, b.HalfOpen.ProbeTimeout != 0)
+			put(halfOpen, "maxWait", b.HalfOpen.MaxWait, b.HalfOpen.MaxWait != 0)
+			breaker["halfOpen"] = halfOpen
+			for _, r := range b.FailureStatus {
+				statuses = append(statuses, r.String())
+			}
+			put(breaker, "failureStatus", statuses, b.FailureStatus != nil)
+			out["breaker"] = breaker
+		}
+		reject, status := m{}, m{}
+		for reason, code := range p.Reject.Status {
+			status[reason.String()] = code
+		}
+		put(reject, "status", status, len(status) > 0)
+		if p.Reject.RetryAfter != nil {
+			put(reject, "retryAfter", *p.Reject.RetryAfter, true)
+		}
+		put(out, "reject", reject, len(reject) > 0)
+		list = append(list, out)
+	}
+	data, err := yaml.Marshal(m{"version": 1, "defaults": defaults, "policies": list})
+	require.NoError(t, err)
+	return data
+}
+
+// byLine is the part of a message that only a file can have.
+var byLine = regexp.MustCompile(` by the one in line \d+`)
+
+// A file and a Config that say the same make the same set, or have the same
+// problems.
+func TestFilesAndConfigsAreOne(t *testing.T) {
+	good, bad := 0, 0
+	rapid.Check(t, func(t *rapid.T) {
+		c := configs.Draw(t, "config")
+		file := fileOf(t, c)
+		messages := func(problems []*policy.Error) (all []string) {
+			for _, p := range problems {
+				all = append(all, byLine.ReplaceAllString(p.Msg, ""))
+			}
+			return all
+		}
+		fromCode, err := policy.New(c)
+		fromFile, fileErr := policy.Parse("f", file)
+		if err != nil {
+			bad++
+			require.Error(t, fileErr, "%v\n%s", err, file)
+			require.ElementsMatch(t, messages(err.(policy.Errors)), messages(fileErr.(policy.Errors)), "%s", file)
+			return
+		}
+		good++
+		require.NoError(t, fileErr, "%s", file)
+		require.Equal(t, fromCode.Policies(), fromFile.Policies(), "%s", file)
+		require.Equal(t, fromCode.Defaults(), fromFile.Defaults())
+		require.Equal(t, fromCode.UsesRoutes(), fromFile.UsesRoutes())
+		got := messages(fromFile.Warnings())
+		if len(c.Policies) == 0 {
+			got = got[1:] // a file without policies is odd, a Config may be under way
+		}
+		require.ElementsMatch(t, messages(fromCode.Warnings()), got)
+	})
+	assert.Positive(t, good, "no draw was right")
+	assert.Positive(t, bad, "no draw was wrong")
+}
+
+func TestHeaderNamesAreCanonical(t *testing.T) {
+	set := mustNew(t, policy.Policy{
+		Name:     "a",
+		Match:    []policy.Match{{Headers: map[string]string{"x-plan": "free"}}},
+		Bulkhead: &policy.Bulkhead{MaxConcurrent: 1},
+	})
+	h := http.Header{}
+	h.Set("X-PLAN", "free")
+	assert.NotNil(t, set.Match(&policy.Request{Side: policy.Client, Header: h}).Bulkhead)
+}

@@ -1,0 +1,93 @@
+package policy_test
+
+import (
+	"cmp"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/watertight-go/watertight/breaker"
+	"github.com/watertight-go/watertight/bulkhead"
+	"github.com/watertight-go/watertight/policy"
+)
+
+// FuzzParse holds files against what all that follows relies on: every problem
+// has a place, and what has none fits the primitives.
+func FuzzParse(f *testing.F) {
+	for _, seed := range []string{
+		"", "version: 1\npolicies: []\n",
+		"version: 1\npolicies: [{name: a, match: [{path: '/{a}/{b...}', host: '*.a:1', route: GET /a, method: [GET], headers: {A: {exact: b}}}], breaker: {}}]\n",
+		"version: 1\ndefaults: {maxCompartments: 1, idle: 1s}\npolicies: [{name: a, side: server, per: host, bulkhead: {maxConcurrent: 1, maxQueue: 1, maxWait: 1s}, reject: {status: {full: 429}, retryAfter: 0}}]\n",
+		"version: 1\npolicies: [{name: a, breaker: {failureRate: 1e1, slowCall: 1s, slowCallRate: 100, window: {time: 1ms}, minCalls: 1, openFor: 1ns, halfOpen: {calls: 1, probeTimeout: 0, maxWait: 1h}, failureStatus: [500-599, 429], settle: headers}}]\n",
+		"version: 1\npolicies: &a [*a, {name: a, exempt: true}, {<<: *a}]\n",
+		"version: 1\npolices: [{nam: a\n", "? [a]\n: {b: c}\n---\n", "\xff\xfe\x00", "!!binary a: !!int b\n", "%YAML 1.1\n---\na: 010\n",
+		"version: 1\npolicies: [{name: a, exempt: true, exempt: yes}, {name: a}]\nbudget: {}\nservicecomb.x: y\n",
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		set, err := policy.Parse("f", data)
+		if err != nil {
+			checkProblems(t, err.(policy.Errors))
+			return
+		}
+		checkProblems(t, set.Warnings())
+		names := map[string]bool{}
+		for i, r := range set.Policies() {
+			require.Equal(t, i, r.Index)
+			require.NotEmpty(t, r.Name)
+			require.False(t, names[r.Name], "name %q twice", r.Name)
+			names[r.Name] = true
+			require.Equal(t, r.Exempt, r.Bulkhead == nil && r.Breaker == nil)
+			for reason := policy.Full; reason <= policy.Canceled; reason++ {
+				require.True(t, r.RejectStatus(reason) >= 400 && r.RejectStatus(reason) <= 599)
+			}
+			require.False(t, r.RetryAfter < 0)
+			fits(t, r)
+		}
+		set.Match(&policy.Request{Side: policy.Server, Host: "a:1", EscapedPath: "/a/%2F", Route: "GET /a", Header: http.Header{"A": {"b"}}})
+		set.Match(&policy.Request{Side: policy.Client})
+	})
+}
+
+func checkProblems(t *testing.T, problems []*policy.Error) {
+	for _, p := range problems {
+		require.Equal(t, "f", p.File)
+		require.GreaterOrEqual(t, p.Line, 1, p.Msg)
+		require.GreaterOrEqual(t, p.Column, 1, p.Msg)
+		require.NotEmpty(t, p.Msg)
+		require.False(t, strings.ContainsAny(p.Msg, "\n\r"), "%q is not one line", p.Msg)
+	}
+	require.True(t, slices.IsSortedFunc(problems, func(a, b *policy.Error) int {
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+	}))
+}
+
+// fits checks that the primitives accept the settings: they panic if they do not.
+func fits(t *testing.T, r *policy.Rule) {
+	if b := r.Bulkhead; b != nil {
+		assert.NotPanics(t, func() {
+			bulkhead.New(bulkhead.Config{Limit: b.MaxConcurrent, Backlog: b.MaxQueue, MaxWait: b.MaxWait})
+		})
+	}
+	if b := r.Breaker; b != nil {
+		assert.NotPanics(t, func() {
+			breaker.New(breaker.Config{
+				FailureRate:  b.FailureRate,
+				SlowCall:     b.SlowCall,
+				SlowCallRate: b.SlowCallRate,
+				Window:       breaker.Window{Calls: b.Window.Calls, Time: b.Window.Time},
+				MinCalls:     b.MinCalls,
+				HalfOpen: breaker.HalfOpenConfig{
+					Calls:        b.HalfOpen.Calls,
+					ProbeTimeout: b.HalfOpen.ProbeTimeout,
+					MaxWait:      b.HalfOpen.MaxWait,
+				},
+			})
+		})
+	}
+}

@@ -64,13 +64,10 @@ const (
 	logSpanID       = "span_id"
 )
 
-// maxSpanAttributes is how many attributes a span has at most.
-const maxSpanAttributes = 12
-
 // attributesOf returns what every span says of its compartment, with room for
-// the rest.
-func attributesOf(c watertight.Compartment) []attribute.KeyValue {
-	attrs := make([]attribute.KeyValue, 0, maxSpanAttributes)
+// as many more attributes.
+func attributesOf(c watertight.Compartment, more int) []attribute.KeyValue {
+	attrs := make([]attribute.KeyValue, 0, 3+more)
 	attrs = append(attrs, policyKey.String(c.Policy), sideKey.String(c.Side.String()))
 	if c.Key != "" {
 		attrs = append(attrs, keyKey.String(keyText(c.Key)))

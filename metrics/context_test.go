@@ -2,6 +2,7 @@ package metrics_test
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
 	"testing"
 
@@ -17,6 +18,7 @@ import (
 
 	"github.com/watertight-go/watertight"
 	"github.com/watertight-go/watertight/metrics"
+	"github.com/watertight-go/watertight/policy"
 	"github.com/watertight-go/watertight/transport"
 )
 
@@ -59,7 +61,7 @@ func TestArriveFindsTheRemoteParent(t *testing.T) {
 
 func TestArriveKeepsTheSpanThatIsThere(t *testing.T) {
 	r := newRig(t, oneServerPermit)
-	h := serverOf(guardWith(t, oneServerPermit, r.provider), func(http.ResponseWriter, *http.Request) {})
+	h := serverOf(guardWith(t, oneServerPermit, r.provider), nop)
 	ctx, caller := r.begin(t.Context(), "caller")
 	req := get(ctx, "/items/7")
 	req.Header.Set("Traceparent", sampledRemote)
@@ -108,7 +110,7 @@ func TestGlobalsAreReadAtUse(t *testing.T) {
 	})
 	g := newGuard(t, oneServerPermit, metrics.New(
 		metrics.WithTracerProvider(nil), metrics.WithPropagators(nil), metrics.WithLogger(nil)))
-	h := serverOf(g, func(http.ResponseWriter, *http.Request) {})
+	h := serverOf(g, nop)
 	ask := func() {
 		req := get(t.Context(), "/items/7")
 		req.Header.Set("Traceparent", sampledRemote)
@@ -227,3 +229,19 @@ func (d dropping) ShouldSample(p sdktrace.SamplingParameters) sdktrace.SamplingR
 }
 
 func (d dropping) Description() string { return "all but " + string(d) }
+
+// What nobody records is not put together either.
+func TestNothingIsBuiltForSpansThatAreNotRecorded(t *testing.T) {
+	recorder := tracetest.NewSpanRecorder()
+	p := &faultyProvider{TracerProvider: newProvider(recorder, sdktrace.WithSampler(sdktrace.NeverSample()))}
+	p.inSetAttributes.Store(true)
+	hooks := metrics.New(metrics.WithTracerProvider(p), metrics.WithLogger(slog.New(slog.DiscardHandler)))
+	assert.NotPanics(t, func() {
+		hooks.Wait(t.Context(), watertight.WaitEvent{})
+		hooks.Release(hooks.Grant(t.Context(), watertight.GrantEvent{}), watertight.ReleaseEvent{})
+		hooks.Reject(t.Context(), watertight.RejectEvent{Reason: policy.Full})
+		hooks.Reject(t.Context(), watertight.RejectEvent{Reason: policy.Open})
+		hooks.Transition(t.Context(), watertight.TransitionEvent{})
+	})
+	assert.Empty(t, recorder.Started())
+}

@@ -30,7 +30,7 @@ func (t *telemetry) grant(ctx context.Context, e watertight.GrantEvent) context.
 		return context.WithValue(ctx, key, &grant{of: e.Compartment})
 	}
 	if span.IsRecording() {
-		span.SetAttributes(append(attributesOf(e.Compartment),
+		span.SetAttributes(append(attributesOf(e.Compartment, 3),
 			limitKey.Int(e.Limit),
 			inFlightKey.Int(e.InFlight),
 			waitedKey.Float64(milliseconds(e.Waited)),

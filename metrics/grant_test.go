@@ -204,6 +204,22 @@ func TestInnerCallLeavesTheOuterSpanAlone(t *testing.T) {
 	}
 }
 
+// The same for a call inside of one of the same compartment, as when a base
+// fetches something from the host that it is about to call.
+func TestInnerCallOfTheSameCompartment(t *testing.T) {
+	r := newRig(t, gateway)
+	up := &policy.Request{Side: policy.Client, Scheme: "http", Host: "up.internal"}
+	outer, err := r.guard.Admit(t.Context(), up)
+	require.NoError(t, err)
+	ctx, _ := outer.Context()
+	inner, err := r.guard.Admit(unsampledCaller(ctx), up)
+	require.NoError(t, err)
+	inner.Release()
+	require.Empty(t, r.recorder.Ended())
+	outer.Release()
+	r.only("bulkhead.grant")
+}
+
 // A program may wrap the hooks; then the context that comes back to Release is
 // not the very one that Grant returned.
 func TestGrantAndReleaseStandBeingWrapped(t *testing.T) {

@@ -1,6 +1,7 @@
 package metrics_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"strings"
@@ -20,7 +21,7 @@ import (
 func shown(key string) string {
 	recorder := tracetest.NewSpanRecorder()
 	metrics.New(metrics.WithTracerProvider(newProvider(recorder))).
-		Reject(nil, watertight.RejectEvent{Compartment: watertight.Compartment{Key: key}})
+		Reject(context.Background(), watertight.RejectEvent{Compartment: watertight.Compartment{Key: key}})
 	return attributesOf(recorder.Ended()[0])["watertight.key"].(string)
 }
 
@@ -33,6 +34,7 @@ func TestKeyText(t *testing.T) {
 		{"65 bytes", long + "x", long},
 		{"letters beyond ASCII", "/grüße/世界", "/grüße/世界"},
 		{"control characters", "a\x00b\r\nc\x7f\t", "a?b??c??"},
+		{"delete alone", "a\x7f", "a?"},
 		{"bad UTF-8", "a\xff\xc3", "a??"},
 		{"replacement character", "a\uFFFDb", "a?b"},
 		{"bidirectional override", "a\u202eb", "a?b"},
@@ -86,7 +88,7 @@ policies:
   - name: by-route
     bulkhead: {maxConcurrent: 1}
 `)
-	h := r.server(func(http.ResponseWriter, *http.Request) {})
+	h := r.server(nop)
 	for i := range 1000 {
 		req := get(t.Context(), fmt.Sprintf("/items/%d", i%10))
 		req.Method = []string{http.MethodGet, fmt.Sprintf("X%d", i)}[i%7%2]

@@ -125,6 +125,8 @@ func requireParentContext(t testing.TB, parent trace.SpanContext, s sdktrace.Rea
 	require.Equal(t, parent.TraceID(), s.SpanContext().TraceID(), "trace of %s", s.Name())
 }
 
+func nop(http.ResponseWriter, *http.Request) {}
+
 func get(ctx context.Context, target string) *http.Request {
 	return httptest.NewRequestWithContext(ctx, http.MethodGet, target, nil)
 }

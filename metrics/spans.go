@@ -36,7 +36,7 @@ func (t *telemetry) wait(ctx context.Context, e watertight.WaitEvent) {
 	_, span := t.tracers.get().Start(ctx, waitSpan, trace.WithTimestamp(e.Arrived))
 	defer span.End(trace.WithTimestamp(e.Arrived.Add(e.Waited)))
 	if span.IsRecording() {
-		span.SetAttributes(append(attributesOf(e.Compartment),
+		span.SetAttributes(append(attributesOf(e.Compartment, 2),
 			positionKey.Int(e.Position),
 			resultKey.String(e.Result),
 		)...)
@@ -54,7 +54,7 @@ func (t *telemetry) reject(ctx context.Context, e watertight.RejectEvent) {
 		return
 	}
 	reason := e.Reason.String()
-	attrs := append(attributesOf(e.Compartment), reasonKey.String(reason), errorTypeKey.String(reason))
+	attrs := append(attributesOf(e.Compartment, 6), reasonKey.String(reason), errorTypeKey.String(reason))
 	if e.Reason == policy.Open {
 		attrs = append(attrs, breakerStateKey.String(e.Breaker.String()))
 	} else if e.Limit > 0 { // while draining, also what has no bulkhead refuses

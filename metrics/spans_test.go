@@ -78,7 +78,7 @@ policies:
     per: policy
     bulkhead: {maxConcurrent: 5}
 `)
-	serve(r.server(func(http.ResponseWriter, *http.Request) {}), get(t.Context(), "/items/7"))
+	serve(r.server(nop), get(t.Context(), "/items/7"))
 	assert.NotContains(t, attributesOf(r.only("bulkhead.grant")), "watertight.key")
 }
 
@@ -160,6 +160,19 @@ func TestWaitSpan(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The span is that of the wait, however much later the hook is called.
+func TestWaitSpanHasTheTimesOfTheEvent(t *testing.T) {
+	r := newRig(t, oneServerPermit)
+	arrived := time.Now().Add(-time.Minute)
+	metrics.New(metrics.WithTracerProvider(r.provider)).Wait(t.Context(), watertight.WaitEvent{
+		Arrived: arrived, Waited: 2 * time.Second, Position: 3, Result: "granted",
+	})
+	wait := r.only("bulkhead.wait")
+	assert.Equal(t, arrived, wait.StartTime())
+	assert.Equal(t, 2*time.Second, lasted(wait))
+	assert.Equal(t, int64(3), attributesOf(wait)["watertight.queue.position"])
 }
 
 // E67: one call for each fate, and each fate has spans of its own.
@@ -297,7 +310,7 @@ policies:
     match: [{path: /others}]
     bulkhead: {maxConcurrent: 1}
 `)
-	h := r.server(func(http.ResponseWriter, *http.Request) {})
+	h := r.server(nop)
 	serve(h, get(t.Context(), "/items/free"))
 	serve(h, get(t.Context(), "/items/7"))
 	serve(h, get(t.Context(), "/nowhere"))

@@ -15,6 +15,9 @@ type tracers struct {
 	latest   atomic.Pointer[made]
 }
 
+// scope is made once: handed to an interface, it would be allocated each time.
+var scope = []trace.TracerOption{trace.WithInstrumentationVersion(Version)}
+
 type made struct {
 	by     trace.TracerProvider
 	tracer trace.Tracer
@@ -32,7 +35,7 @@ func (t *tracers) get() trace.Tracer {
 	if m := t.latest.Load(); m != nil && m.by == p {
 		return m.tracer
 	}
-	tracer := p.Tracer(ScopeName, trace.WithInstrumentationVersion(Version))
+	tracer := p.Tracer(ScopeName, scope...)
 	if reflect.TypeOf(p).Kind() == reflect.Pointer {
 		t.latest.Store(&made{by: p, tracer: tracer})
 	}

@@ -51,7 +51,7 @@ func (t *telemetry) traceTransition(ctx context.Context, e watertight.Transition
 	if !span.IsRecording() {
 		return
 	}
-	attrs := append(attributesOf(e.Compartment),
+	attrs := append(attributesOf(e.Compartment, 8),
 		breakerFromKey.String(e.From.String()),
 		breakerToKey.String(e.To.String()),
 		breakerCauseKey.String(e.Cause.String()),
@@ -81,9 +81,6 @@ func (t *telemetry) log(ctx context.Context, e watertight.TransitionEvent, late 
 		l = slog.Default()
 	}
 	turn := turnTo(e.To)
-	if !l.Enabled(ctx, turn.level) {
-		return
-	}
 	attrs := make([]slog.Attr, 0, maxLogAttributes)
 	attrs = append(attrs, slog.String(logPolicy, e.Policy), slog.String(logSide, e.Side.String()))
 	if e.Key != "" && loggable(e.Per) {

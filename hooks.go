@@ -173,23 +173,28 @@ func (h *hookSets) wait(ctx context.Context, e WaitEvent) {
 	}
 }
 
-// grants holds the contexts that the sets' Grants returned, for their Releases.
-// It is allocated only when a set has a Grant.
+// grants holds the contexts that the sets' Grants returned, for their Releases;
+// nil where there is none to call. It is allocated only when a set has one.
 type grants []context.Context
 
 // grant returns the context that the call runs under, whether a hook made a new
 // one, and what release needs.
 func (h *hookSets) grant(ctx context.Context, e GrantEvent) (_ context.Context, derived bool, gs grants) {
 	for i := range h.sets {
+		panicked := false
 		if f := h.sets[i].Grant; f != nil {
+			panicked = true
 			func() {
 				defer h.contain("Grant")
 				if c := f(ctx, e); c != nil {
 					ctx, derived = c, true
 				}
+				panicked = false
 			}()
 		}
-		if h.sets[i].Release != nil {
+		// A set that did not get to begin must not be told of the end: it would
+		// take an outer call's for its own.
+		if h.sets[i].Release != nil && !panicked {
 			if gs == nil {
 				gs = make(grants, len(h.sets))
 			}
@@ -201,7 +206,7 @@ func (h *hookSets) grant(ctx context.Context, e GrantEvent) (_ context.Context, 
 
 func (h *hookSets) release(gs grants, e ReleaseEvent) {
 	for i := len(gs) - 1; i >= 0; i-- {
-		if f := h.sets[i].Release; f != nil {
+		if f := h.sets[i].Release; f != nil && gs[i] != nil {
 			func() {
 				defer h.contain("Release")
 				f(gs[i], e)

@@ -161,9 +161,11 @@ func TestPanickingHooksChangeNothing(t *testing.T) {
 			Arrive:     func(context.Context, *policy.Request) context.Context { panic("arrive") },
 			Wait:       func(context.Context, watertight.WaitEvent) { panic("wait") },
 			Grant:      func(context.Context, watertight.GrantEvent) context.Context { panic("grant") },
-			Release:    func(context.Context, watertight.ReleaseEvent) { panic("release") },
+			Release:    func(context.Context, watertight.ReleaseEvent) { t.Error("Release without a Grant") },
 			Reject:     func(context.Context, watertight.RejectEvent) { panic("reject") },
 			Transition: func(context.Context, watertight.TransitionEvent) { panic("transition") },
+		}), watertight.WithHooks(watertight.Hooks{
+			Release: func(context.Context, watertight.ReleaseEvent) { panic("release") },
 		}))
 		for range 3 {
 			first := admit(t, g, on("/"))
@@ -187,10 +189,11 @@ func TestPanickingHooksChangeNothing(t *testing.T) {
 		}
 		refused(t, g, on("/"), breaker.ErrOpen)
 		g.Close()
+		assert.Equal(t, 1, strings.Count(log.String(), "hook=Release "))
 		c := compartment(t, g, "all", "")
 		assert.Zero(t, c.Bulkhead.InFlight)
 		assert.Zero(t, c.Bulkhead.Queued)
-		for _, hook := range []string{"Arrive", "Wait", "Grant", "Release", "Reject", "Transition", "detach"} {
+		for _, hook := range []string{"Arrive", "Wait", "Grant", "Reject", "Transition", "detach"} {
 			assert.Equal(t, 1, strings.Count(log.String(), "hook="+hook+" "), "log lines of %s", hook)
 		}
 	})

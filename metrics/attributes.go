@@ -68,11 +68,7 @@ const (
 // as many more attributes.
 func attributesOf(c watertight.Compartment, more int) []attribute.KeyValue {
 	attrs := make([]attribute.KeyValue, 0, 3+more)
-	attrs = append(attrs, policyKey.String(c.Policy), sideKey.String(c.Side.String()))
-	if c.Key != "" {
-		attrs = append(attrs, keyKey.String(keyText(c.Key)))
-	}
-	return attrs
+	return append(attrs, policyKey.String(c.Policy), sideKey.String(c.Side.String()), keyKey.String(keyText(c.Key)))
 }
 
 // loggable reports whether keys of this kind may be in a log: they come from the

@@ -39,7 +39,7 @@
 //
 //	watertight.policy                  all
 //	watertight.side                    all: server or client
-//	watertight.key                     all, unless the policy has one compartment only
+//	watertight.key                     all; empty if the policy has one compartment only
 //	watertight.queue.position          wait: 1 was next
 //	watertight.result                  wait: granted, wait_timeout, canceled or draining
 //	watertight.waited_ms               grant: 0 if it did not queue

@@ -1,3 +1,49 @@
-// Package policy says which limits apply to which HTTP request: it reads policy
-// files, checks them and matches requests against them.
+// Package policy says which limits apply to which HTTP request. It reads policy
+// files, or the same written in code, checks them strictly, and matches requests
+// of both sides of the wire against them. It enforces nothing itself.
+//
+//	set, err := policy.Load("watertight.yaml") // or policy.New(policy.Config{...})
+//	if err != nil {
+//		return err // every problem, as FILE:LINE:COLUMN: MESSAGE
+//	}
+//	d := set.Match(&policy.Request{Side: policy.Client, Host: "payments.internal"})
+//	// d.Bulkhead and d.Breaker are the policies that limit the request.
+//
+// # The file
+//
+// A policy file is YAML; docs/policy.md in the repository has every key.
+//
+//	version: 1
+//	policies: # the first match wins, separately for bulkhead and for breaker
+//	  - name: health
+//	    match: [{path: /healthz}]
+//	    exempt: true # ends both searches: never limited
+//	  - name: reports
+//	    side: server # or client, or both, the default
+//	    match: # one entry must match, with all its fields; without match, everything does
+//	      - path: /reports/{id} # a path pattern of http.ServeMux
+//	        method: [GET]
+//	        headers: {X-Plan: {exact: free}}
+//	      - route: /exports/{id} # the pattern of the router
+//	    per: route # a compartment for each route, or policy, or host
+//	    bulkhead: {maxConcurrent: 20, maxQueue: 40, maxWait: 1s}
+//	    reject: {status: {wait_timeout: 503}, retryAfter: 2s}
+//	  - name: payments
+//	    side: client
+//	    match: [{host: payments.internal}] # or "*.internal"
+//	    bulkhead: {maxConcurrent: 50, maxWait: 100ms}
+//	    breaker: {failureRate: 50, slowCall: 800ms, openFor: 30s}
+//
+// Durations are written as in Go, rates in percent. Inside [] and {} a pattern
+// with braces needs quotes: [{path: "/reports/{id}"}].
+//
+// Nothing is guessed: an unknown key, a value out of range, a condition that could
+// never hold, an entry that would match everything by accident are errors, all of
+// them reported at once. What is allowed but hardly meant is in [Set.Warnings].
+//
+// # Cost
+//
+// Matching allocates nothing, and takes time in proportion to the policies that
+// are looked at before the answer is known: some 20 ns for each with a path, on
+// the machine where that was last measured (BenchmarkMatch).
 package policy

@@ -1,0 +1,43 @@
+package policy_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/watertight-go/watertight/policy"
+)
+
+// The reference names every key, and its file is one.
+func TestReference(t *testing.T) {
+	text, err := os.ReadFile("../docs/policy.md")
+	require.NoError(t, err)
+	_, file, ok := strings.Cut(string(text), "```yaml\n")
+	require.True(t, ok)
+	file, reference, ok := strings.Cut(file, "```\n")
+	require.True(t, ok)
+
+	set, err := policy.Parse("docs/policy.md", []byte(file))
+	require.NoError(t, err)
+	assert.Empty(t, set.Warnings())
+	for _, key := range policy.Keys() {
+		assert.True(t, strings.Contains(reference, "`"+key), "the reference does not describe %s", key)
+	}
+}
+
+// The file in the package documentation is one too.
+func TestPackageDocumentation(t *testing.T) {
+	text, err := os.ReadFile("doc.go")
+	require.NoError(t, err)
+	_, file, ok := strings.Cut(string(text), "//\tversion: 1\n")
+	require.True(t, ok)
+	file, _, ok = strings.Cut(file, "//\n")
+	require.True(t, ok)
+	set, err := policy.Parse("doc.go", []byte("version: 1\n"+strings.ReplaceAll(file, "//\t", "")))
+	require.NoError(t, err)
+	assert.Len(t, set.Policies(), 3)
+	assert.Empty(t, set.Warnings())
+}

@@ -21,7 +21,7 @@ func TestHostMatch(t *testing.T) {
 		{"PAYMENTS.internal.", []string{"http payments.internal"}, nil},
 		{"*.internal",
 			[]string{"http a.internal", "http a.b.Internal:99", "http a.internal."},
-			[]string{"http internal", "http .internal", "http ainternal", "http internal.a"}},
+			[]string{"http internal", "http .internal", "http ainternal", "http aaa-internal", "http internal.a"}},
 		{"*.internal:8080", []string{"http a.internal:8080", "http a.internal:08080"}, []string{"http a.internal", "http a.internal:80"}},
 		{"a.b:443",
 			[]string{"https a.b", "https a.b:443", "http a.b:443", "HTTPS a.b", " a.b"},
@@ -88,6 +88,16 @@ func TestAppendHostKey(t *testing.T) {
 		got := string(policy.AppendHostKey([]byte("> "), tt.side, tt.scheme, tt.host))
 		assert.Equal(t, "> "+tt.want, got, "AppendHostKey(%v, %q, %q)", tt.side, tt.scheme, tt.host)
 	}
+}
+
+// E53: a Host header can be as long as net/http lets it.
+func TestHostKeysAreBounded(t *testing.T) {
+	long := strings.Repeat("a", 1<<20)
+	name := long[:255]
+	assert.Equal(t, name, string(policy.AppendHostKey(nil, policy.Server, "", long)))
+	assert.Equal(t, name+":12345", string(policy.AppendHostKey(nil, policy.Server, "", long+":1234567")))
+	assert.Equal(t, name[:16]+"://"+name, string(policy.AppendHostKey(nil, policy.Client, long, long)))
+	assert.Equal(t, strings.Repeat(".a", 127), string(policy.AppendHostKey(nil, policy.Server, "", strings.Repeat(".a", 300))), "no dot at the end after the cut")
 }
 
 func FuzzHostKey(f *testing.F) {

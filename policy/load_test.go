@@ -3,6 +3,7 @@ package policy_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -187,4 +188,64 @@ func TestLoad(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, bytes.Repeat([]byte("# a comment\n"), 1<<17), 0o600))
 	_, err = policy.Load(path)
 	assert.EqualError(t, err, path+":1:1: a policy file may have at most 1048576 bytes")
+}
+
+// E49: the ends of a range are in it.
+func TestEndsOfRanges(t *testing.T) {
+	mustParse(t, `
+version: 1
+defaults: {maxCompartments: 1000000000, idle: 8760h}
+policies:
+  - name: least
+    match: [{path: /a}]
+    bulkhead: {maxConcurrent: 1, maxQueue: 0, maxWait: 0}
+    breaker:
+      failureRate: 0.0001
+      slowCall: 1ns
+      slowCallRate: 1
+      window: {time: 1ms}
+      minCalls: 1
+      openFor: 1ns
+      halfOpen: {calls: 1, probeTimeout: 0, maxWait: 0}
+      failureStatus: [100, 999, 100-999]
+    reject: {status: {full: 400}, retryAfter: 0}
+  - name: most
+    bulkhead: {maxConcurrent: 1000000000, maxQueue: 1000000000, maxWait: 8760h}
+    breaker:
+      failureRate: 100
+      slowCall: 8760h
+      slowCallRate: 100.0
+      window: {calls: 1000000}
+      minCalls: 1000000
+      openFor: 8760h
+      halfOpen: {calls: 1000000, probeTimeout: 8760h, maxWait: 8760h}
+    reject: {status: {full: 599}, retryAfter: 8760h}
+`)
+}
+
+func TestPerOn(t *testing.T) {
+	set := mustParse(t, `
+version: 1
+policies:
+  - {name: default, breaker: {}, match: [{path: /a}]}
+  - {name: policy, per: policy, breaker: {}, match: [{path: /a}]}
+  - {name: route, per: route, breaker: {}, match: [{path: /a}]}
+  - {name: host, per: host, breaker: {}, match: [{path: /a}]}
+`)
+	for i, want := range [][2]policy.Per{
+		{policy.PerRoute, policy.PerHost},
+		{policy.PerPolicy, policy.PerPolicy},
+		{policy.PerRoute, policy.PerHost},
+		{policy.PerHost, policy.PerHost},
+	} {
+		r := set.Policies()[i]
+		assert.Equal(t, want, [2]policy.Per{r.PerOn(policy.Server), r.PerOn(policy.Client)}, r.Name)
+	}
+}
+
+func TestNames(t *testing.T) {
+	assert.Equal(t, "both server client Side(3)", fmt.Sprint(policy.Both, " ", policy.Server, " ", policy.Client, " ", policy.Side(3)))
+	assert.Equal(t, "default policy route host Per(4)", fmt.Sprint(policy.PerDefault, " ", policy.PerPolicy, " ", policy.PerRoute, " ", policy.PerHost, " ", policy.Per(4)))
+	assert.Equal(t, "full wait_timeout open draining canceled Reason(5)", fmt.Sprint(policy.Full, " ", policy.WaitTimeout, " ", policy.Open, " ", policy.Draining, " ", policy.Canceled, " ", policy.Reason(5)))
+	assert.Equal(t, "503 503 500-599", fmt.Sprint(policy.StatusRange{From: 503}, " ", policy.StatusRange{From: 503, To: 503}, " ", policy.StatusRange{From: 500, To: 599}))
 }

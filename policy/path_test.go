@@ -40,7 +40,7 @@ func TestPathMatch(t *testing.T) {
 		{"/{$}", []string{"/", ""}, []string{"/a", "//"}},
 		{"/a/", []string{"/a/", "/a/b", "/a//", "/a/b/c"}, []string{"/a", "/ab/"}},
 		{"/a/{$}", []string{"/a/"}, []string{"/a", "/a/b"}},
-		{"/a/{id}", []string{"/a/b", "/a/b%20c", "/a/%252F", "/a/b%2Fc", "/a/%zz"}, []string{"/a", "/a/", "/a/b/", "/a/b/c"}},
+		{"/a/{id}", []string{"/a/b", "/a/b%20c", "/a/%252F", "/a/b%2Fc", "/a/%zz", "/a/%4"}, []string{"/a", "/a/", "/a/b/", "/a/b/c"}},
 		{"/a/{id}/c", []string{"/a/b/c", "/a//c"}, []string{"/a/b/d", "/a/c", "/a/b/c/"}},
 		{"/a/{rest...}", []string{"/a/", "/a/b", "/a/b/c/"}, []string{"/a"}},
 		{"/{a}/{b}/{rest...}", []string{"/x/y/", "/x/y/z"}, []string{"/x/y"}},

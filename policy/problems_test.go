@@ -361,6 +361,30 @@ func TestProblemsOfPolicies(t *testing.T) {
 			`5:5: policy "a": merge keys (<<) are not supported; write the keys out, or use an alias for a whole value`,
 			`6:7: policy "a": a key is a list; it must be text`,
 		}},
+		{`breaker: {failureRate: 050, slowCallRate: "50 %", slowCall: 1s}`, []string{
+			`4:28: policy "a": breaker.failureRate is 050; it must be a percentage: more than 0, at most 100`,
+			`4:47: policy "a": breaker.slowCallRate is "50 %"; write it without the percent sign: 50`,
+		}},
+		{`sied: server
+per: Host
+failureRates: 50
+"a\nb": c
+breaker: {}`, []string{
+			`4:5: policy "a": unknown key "sied"; did you mean "side"?`,
+			`5:10: policy "a": per is "Host"; it must be policy, route or host; did you mean host?`,
+			`6:5: policy "a": unknown key "failureRates"; a policy has name, side, match, per, bulkhead, breaker, reject, exempt`,
+			`7:5: policy "a": unknown key "a\nb"; a policy has name, side, match, per, bulkhead, breaker, reject, exempt`,
+		}},
+		// No text from the file breaks the line of a message.
+		{`match: [{path: "/a\nb"}, {method: "a\nb"}, {headers: {"A\nB": "a\nb"}}]
+bulkhead: {maxConcurrent: !x "a\nb", maxWait: "1\ns"}`, []string{
+			`4:20: policy "a": match[0].path is "/a\nb": a path holds no control characters; write %0A`,
+			`4:39: policy "a": match[1].method is "a\nb"; it must be a list: write ["a\nb"]`,
+			`4:59: policy "a": match[2].headers has "A\nB", which is not the name of a header`,
+			`4:67: policy "a": match[2].headers."A\nB" is "a\nb"; write {exact: "a\nb"}`,
+			`5:31: policy "a": bulkhead.maxConcurrent is "a\nb"; it must be a whole number`,
+			`5:51: policy "a": bulkhead.maxWait is "1\ns"; it must be a duration such as 800ms, 30s or 1h30m`,
+		}},
 	} {
 		file := "version: 1\npolicies:\n  - name: a\n    " + strings.ReplaceAll(tt.keys, "\n", "\n    ")
 		assert.Equal(t, tt.want, problemsOf(t, file), file)

@@ -61,23 +61,14 @@ func (s *scope) problemWith(key string) (msg string, meant []string) {
 
 // nearest returns the candidate that is most like key, or "" if none is.
 func nearest(key string, candidates []string) string {
-	const longest = 64 // no key is longer; bounds the work on what is not a key
-	if len(key) > longest {
-		return ""
-	}
 	best, bestDistance := "", 1+(len(key)+1)/3
 	for _, c := range candidates {
-		if d := distance(plain(key), plain(c)); d < bestDistance {
+		if d := distance(strings.ToLower(key), strings.ToLower(c)); d < bestDistance {
 			best, bestDistance = c, d
 		}
 	}
 	return best
 }
-
-// plain drops what people write differently: max_concurrent, MaxConcurrent.
-func plain(key string) string { return strings.ToLower(separators.Replace(key)) }
-
-var separators = strings.NewReplacer("_", "", "-", "", " ", "")
 
 // distance counts the letters to add, drop, replace or swap with their neighbour
 // to make b of a (optimal string alignment).

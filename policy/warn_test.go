@@ -50,6 +50,12 @@ func TestWarnings(t *testing.T) {
 			`5:12: policy "c": it is never used: from policy "b" on nothing is left for it to decide; move it up`,
 			`6:12: policy "d": it is never used: from policy "b" on nothing is left for it to decide; move it up`,
 		}},
+		{`- {name: a, bulkhead: {maxConcurrent: 1}}
+- {name: b, bulkhead: {maxConcurrent: 1}}
+- {name: c, breaker: {minCalls: 1000}}`, []string{
+			`4:12: policy "b": it is never used: from policy "a" on nothing is left for it to decide; move it up`,
+			`5:35: policy "c": breaker.minCalls is 1000, more than the window's 100 calls can hold; 100 is used`,
+		}},
 		{`- {name: a, match: [{path: /}], bulkhead: {maxConcurrent: 1}}
 - {name: b, side: client, bulkhead: {maxConcurrent: 1}}
 - {name: c, side: server, exempt: true}
@@ -67,4 +73,21 @@ func TestWarnings(t *testing.T) {
 	}
 	assert.Equal(t, "test.yaml:2:11: policies is empty: nothing is limited",
 		mustParse(t, "version: 1\npolicies: []").Warnings()[0].Error())
+}
+
+func TestMinCallsAreCutToTheWindow(t *testing.T) {
+	set := mustParse(t, `
+version: 1
+policies:
+  - {name: a, match: [{path: /a}], breaker: {window: {calls: 10}}}
+  - {name: b, match: [{path: /b}], breaker: {window: {calls: 30}, minCalls: 31}}
+  - {name: c, match: [{path: /c}], breaker: {window: {calls: 30}, minCalls: 30}}
+  - {name: d, match: [{path: /d}], breaker: {window: {time: 1s}, minCalls: 1000}}
+`)
+	var got []int
+	for _, r := range set.Policies() {
+		got = append(got, r.Breaker.MinCalls)
+	}
+	assert.Equal(t, []int{10, 30, 30, 1000}, got)
+	assert.Len(t, set.Warnings(), 2)
 }

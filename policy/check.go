@@ -2,7 +2,6 @@ package policy
 
 import (
 	"math"
-	"net/http"
 	"strings"
 	"time"
 	"unicode"
@@ -91,74 +90,4 @@ func (p *problems) policyName(d *policyDraft) {
 	case strings.TrimSpace(f.v) != f.v:
 		p.errorf(f.at, "policy name %s has spaces at its ends; write %s", quote(f.v), quote(strings.TrimSpace(f.v)))
 	}
-}
-
-// entry compiles one entry of a matcher.
-func (p *problems) entry(d *matchDraft) entry {
-	var e entry
-	if !d.broken && len(d.methods) == 0 && !d.path.set && !d.route.set && !d.host.set && len(d.headers) == 0 {
-		p.errorf(d.place, "%s is empty and would match everything; give it a field, or leave match out", d.label)
-	}
-	for i := range d.methods {
-		f := &d.methods[i]
-		switch {
-		case f.bad:
-		case !isToken(f.v):
-			p.errorf(f.at, "%s is %s, which is not a method; write one such as GET", f.name, quote(f.v))
-		case strings.ToUpper(f.v) != f.v:
-			// Methods are case-sensitive, so this one would never match.
-			p.errorf(f.at, "%s is %s; methods are upper-case: write %s", f.name, quote(f.v), strings.ToUpper(f.v))
-		default:
-			e.methods = append(e.methods, f.v)
-		}
-	}
-	var err error
-	if f := &d.path; f.ok() {
-		if e.path, err = parsePath(f.v); err != nil {
-			p.errorf(f.at, "%s is %s: %v", f.name, quote(f.v), err)
-		}
-		e.pattern = f.v
-		p.warnPath(f)
-	}
-	if f := &d.route; f.ok() {
-		if e.route, err = parseRoute(f.v); err != nil {
-			p.errorf(f.at, "%s is %s: %v", f.name, quote(f.v), err)
-		}
-	}
-	if f := &d.host; f.ok() {
-		if e.host, err = parseHost(f.v); err != nil {
-			p.errorf(f.at, "%s is %s: %v", f.name, quote(f.v), err)
-		}
-	}
-	seen := map[string]bool{}
-	for i := range d.headers {
-		f, exact := &d.headers[i].name, &d.headers[i].exact
-		name := http.CanonicalHeaderKey(f.v)
-		switch {
-		case f.bad:
-		case !isToken(f.v):
-			p.errorf(f.at, "%s has %s, which is not the name of a header", f.name, quote(f.v))
-		case name == "Host":
-			p.errorf(f.at, "%s has Host, which net/http keeps apart from the headers; use host", f.name)
-		case seen[name]:
-			p.errorf(f.at, "%s has %s twice; a name is the same in upper and lower case", f.name, name)
-		case exact.ok():
-			e.headers = append(e.headers, headerValue{name, exact.v})
-		}
-		seen[name] = true
-	}
-	return e
-}
-
-// isToken reports whether s is a token of RFC 9110, section 5.6.2: what a method
-// or the name of a header is.
-func isToken(s string) bool {
-	for i := range len(s) {
-		c := s[i]
-		alnum := '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
-		if !alnum && strings.IndexByte("!#$%&'*+-.^_`|~", c) < 0 {
-			return false
-		}
-	}
-	return s != ""
 }

@@ -148,8 +148,8 @@ func readNode[T any](d *decoder, f *field[T], n *yaml.Node, parse func(*yaml.Nod
 	}
 }
 
-// list returns the node of a list. If n is no list, it reports that with the
-// example, or with the list that has the value alone, and returns false.
+// list returns the node of a list. If n is no list, it reports that and returns
+// false.
 func (d *decoder) list(n *yaml.Node, name, example string) (*yaml.Node, bool) {
 	if n = d.follow(n); n == nil {
 		return nil, false
@@ -157,11 +157,16 @@ func (d *decoder) list(n *yaml.Node, name, example string) (*yaml.Node, bool) {
 	if n.Kind == yaml.SequenceNode {
 		return n, true
 	}
-	if example == "" {
-		example = "[" + bare(n.Value) + "]"
-	}
 	d.errorf(place(n), "%s is %s; it must be a list: write %s", name, describe(n), example)
 	return nil, false
+}
+
+// alone is the list that has the scalar n alone, or else the example.
+func alone(n *yaml.Node, example string) string {
+	if n.Kind == yaml.ScalarNode && !isNull(n) {
+		return "[" + bare(n.Value) + "]"
+	}
+	return example
 }
 
 func elementName(list string, i int) string { return list + "[" + strconv.Itoa(i) + "]" }

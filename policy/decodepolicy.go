@@ -1,10 +1,6 @@
 package policy
 
-import (
-	"cmp"
-
-	"go.yaml.in/yaml/v3"
-)
+import "go.yaml.in/yaml/v3"
 
 // file reads the whole file.
 func (d *decoder) file(n *yaml.Node) *draft {
@@ -132,7 +128,7 @@ func (d *decoder) entry(n *yaml.Node, name string) matchDraft {
 }
 
 func (d *decoder) methods(n *yaml.Node, name string) []field[string] {
-	list, ok := d.list(n, name, "")
+	list, ok := d.list(n, name, alone(n, "[GET]"))
 	if !ok {
 		return nil
 	}
@@ -159,14 +155,17 @@ func (d *decoder) headers(n *yaml.Node, name string) []headerDraft {
 	d.pairs(n, func(key, value *yaml.Node) {
 		h := headerDraft{name: field[string]{name: name, at: place(key), v: key.Value, set: true}}
 		where := headerField(name, key.Value)
-		if v := d.follow(value); v == nil || v.Kind == yaml.ScalarNode {
-			if v != nil {
-				d.errorf(place(v), "%s is %s; write {exact: %s}", where, describe(v), bare(cmp.Or(v.Value, "VALUE")))
-			}
-		} else if o, ok := d.object(v, &headerScope, where, where+"."); ok {
-			h.exact = read(d, o, "exact", readText)
-			if len(v.Content) == 0 {
-				d.errorf(o.place, "%s is %s; write {exact: VALUE}", where, describe(v))
+		switch v := d.follow(value); {
+		case v == nil:
+		case isNull(v):
+			d.errorf(place(v), "%s is empty; write {exact: VALUE}", where)
+		case v.Kind == yaml.ScalarNode:
+			d.errorf(place(v), "%s is %s; write {exact: %s}", where, describe(v), bare(v.Value))
+		case len(v.Content) == 0:
+			d.errorf(place(v), "%s is %s; write {exact: VALUE}", where, describe(v))
+		default:
+			if o, ok := d.object(v, &headerScope, where, where+"."); ok {
+				h.exact = read(d, o, "exact", readText)
 			}
 		}
 		headers = append(headers, h)
@@ -220,7 +219,7 @@ func (d *decoder) breaker(n *yaml.Node, name string) *breakerDraft {
 	}
 	if n := o.values["failureStatus"]; n != nil {
 		b.failureStatusList.set = true
-		if list, ok := d.list(n, name+".failureStatus", ""); ok {
+		if list, ok := d.list(n, name+".failureStatus", alone(n, "[500-599]")); ok {
 			for i, n := range list.Content {
 				f := field[StatusRange]{name: elementName(name+".failureStatus", i)}
 				readNode(d, &f, n, readStatusRange)

@@ -29,8 +29,7 @@ func (e *Error) Error() string {
 }
 
 // Errors are all problems of a policy file, in order of position, or of a
-// [Config], in order of fields. It is never empty when it is returned as an
-// error, and [errors.As] finds it.
+// [Config]. As an error it is never empty, and [errors.As] finds it.
 type Errors []*Error
 
 // Error returns the problems, one per line.

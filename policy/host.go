@@ -39,7 +39,7 @@ func parseHost(s string) (hostPattern, error) {
 	if n, err := strconv.ParseUint(port, 10, 16); port != "" && (err != nil || n == 0) {
 		return p, fmt.Errorf("%s is not a port; it must be 1 to 65535", quote(port))
 	}
-	switch name = strings.ToLower(name); {
+	switch name = lower(name); {
 	case strings.Contains(name, "*"):
 		return p, errors.New(`a * may only stand for what is before the first dot, as in "*.internal"`)
 	case name == "":
@@ -102,6 +102,9 @@ func equalLower(s, lower string) bool {
 	}
 	return true
 }
+
+// lower returns s in lower case, in the sense of equalLower.
+func lower(s string) string { return string(appendLower(nil, s, len(s))) }
 
 func toLower(c byte) byte {
 	if 'A' <= c && c <= 'Z' {

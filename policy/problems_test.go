@@ -340,6 +340,12 @@ func TestProblemsOfPolicies(t *testing.T) {
 			`4:54: policy "a": breaker.failureStatus[3] is a list; it must be a status such as 503, or a range such as 500-599`,
 			`4:59: policy "a": breaker.failureStatus[4] is empty; it must be a status such as 503, or a range such as 500-599`,
 		}},
+		{`match: [{method: {a: b}, headers: {X: null}}]
+breaker: {failureStatus: }`, []string{
+			`4:22: policy "a": match[0].method is a mapping; it must be a list: write [GET]`,
+			`4:43: policy "a": match[0].headers.X is empty; write {exact: VALUE}`,
+			`5:30: policy "a": breaker.failureStatus is empty; it must be a list: write [500-599]`,
+		}},
 		{`breaker: {settle: body}`, []string{
 			`4:23: policy "a": breaker.settle is body, which is not supported by this version yet; write headers`,
 		}},
@@ -384,6 +390,11 @@ bulkhead: {maxConcurrent: !x "a\nb", maxWait: "1\ns"}`, []string{
 			`4:67: policy "a": match[2].headers."A\nB" is "a\nb"; write {exact: "a\nb"}`,
 			`5:31: policy "a": bulkhead.maxConcurrent is "a\nb"; it must be a whole number`,
 			`5:51: policy "a": bulkhead.maxWait is "1\ns"; it must be a duration such as 800ms, 30s or 1h30m`,
+		}},
+		{`match: [{headers: {A: {exact: " b"}, C: {exact: "d\ne"}, F: {exact: "ü\tg"}}}]
+breaker: {}`, []string{
+			`4:35: policy "a": match[0].headers.A.exact is " b"; no header has spaces at its ends: write "b"`,
+			`4:53: policy "a": match[0].headers.C.exact is "d\ne"; no header has control characters: leave them out`,
 		}},
 	} {
 		file := "version: 1\npolicies:\n  - name: a\n    " + strings.ReplaceAll(tt.keys, "\n", "\n    ")

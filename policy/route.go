@@ -33,7 +33,7 @@ func parseRoute(s string) (routePattern, error) {
 	case p.method != "" && !isToken(p.method), strings.ContainsAny(p.host, " \t"):
 		return p, errors.New(`what is before the path must be a method, a host, or both, as in "GET example.com/reports/{id}"`)
 	default:
-		p.host = strings.ToLower(p.host)
+		p.host = lower(p.host)
 		return p, nil
 	}
 }

@@ -66,6 +66,13 @@ func TestEmptyFiles(t *testing.T) {
 	}
 }
 
+func TestFilesFromWindows(t *testing.T) {
+	assert.Equal(t, []string{
+		"1:10: version is 2; it must be 1, the only one that this version of watertight reads",
+		`4:5: policy "a": unknown key "brake"; did you mean "breaker"?`,
+	}, problemsOf(t, "\ufeffversion: 2\r\npolicies:\r\n  - name: a\r\n    brake: {}\r\n"))
+}
+
 // An alias costs what it stands for each time that it is used.
 func TestAliasesAreBounded(t *testing.T) {
 	var file strings.Builder

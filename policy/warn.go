@@ -21,6 +21,9 @@ func (p *problems) warnMinCalls(d *breakerDraft, minCalls, window int) {
 
 // warnPath warns of other routers' wildcards, which are plain text here.
 func (p *problems) warnPath(f *field[string]) {
+	if !f.ok() {
+		return
+	}
 	for text := range strings.SplitSeq(f.v, "/") {
 		switch {
 		case text == "*":

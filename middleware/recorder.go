@@ -18,8 +18,40 @@ type recorder struct {
 	status int // 0: not yet written
 }
 
-// Unwrap is for http.ResponseController.
-func (w *recorder) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+// Unwrap is for http.ResponseController. A Hijacker that the writer beneath
+// hides, and only the controller would find, is not shown by the recorder
+// either; a deepHijacker makes sure that the recorder hears of it.
+func (w *recorder) Unwrap() http.ResponseWriter {
+	if hidesHijacker(w.ResponseWriter) {
+		return deepHijacker{w, w}
+	}
+	return w.ResponseWriter
+}
+
+// hidesHijacker reports whether w is no Hijacker but wraps one.
+func hidesHijacker(w http.ResponseWriter) bool {
+	for hidden := false; ; hidden = true {
+		if _, ok := w.(http.Hijacker); ok {
+			return hidden
+		}
+		outer, ok := w.(interface{ Unwrap() http.ResponseWriter })
+		if !ok {
+			return false
+		}
+		w = outer.Unwrap()
+	}
+}
+
+// A deepHijacker is what the controller meets between the recorder and a writer
+// that hides a Hijacker.
+type deepHijacker struct {
+	http.ResponseWriter // the recorder, as far as this interface goes
+	rec                 *recorder
+}
+
+func (d deepHijacker) Unwrap() http.ResponseWriter { return d.rec.ResponseWriter }
+
+func (d deepHijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) { return d.rec.hijack() }
 
 func (w *recorder) WriteHeader(status int) {
 	w.record(status)
@@ -57,7 +89,7 @@ func (w *recorder) final() int {
 }
 
 func (w *recorder) hijack() (net.Conn, *bufio.ReadWriter, error) {
-	conn, rw, err := w.ResponseWriter.(http.Hijacker).Hijack()
+	conn, rw, err := http.NewResponseController(w.ResponseWriter).Hijack()
 	if err == nil {
 		w.record(http.StatusSwitchingProtocols)
 	}
@@ -69,9 +101,14 @@ func (w *recorder) flush() error {
 	return http.NewResponseController(w.ResponseWriter).Flush()
 }
 
+// readFrom records what it did, not what it is about to do: a source that
+// fails before its first byte leaves the status to the handler.
 func (w *recorder) readFrom(src io.Reader) (int64, error) {
-	w.record(http.StatusOK)
-	return w.ResponseWriter.(io.ReaderFrom).ReadFrom(src)
+	n, err := w.ResponseWriter.(io.ReaderFrom).ReadFrom(src)
+	if n > 0 {
+		w.record(http.StatusOK)
+	}
+	return n, err
 }
 
 func (w *recorder) push(target string, opts *http.PushOptions) error {

@@ -1,6 +1,11 @@
 package middleware
 
-import "net/http"
+import (
+	"net/http"
+	"path"
+	"reflect"
+	"strings"
+)
 
 // An Option configures [New].
 type Option interface{ apply(*options) }
@@ -54,7 +59,28 @@ func Reentrant() Option {
 
 func routeOf(router Router) func(*http.Request) string {
 	return func(r *http.Request) string {
-		_, pattern := router.Handler(r)
+		h, pattern := router.Handler(r)
+		if isRedirect(h) && pattern == withSlash(r.URL.Path) {
+			// ServeMux sends /tree to /tree/ and may report as pattern not the
+			// one that is registered but the path that it redirects to: for
+			// /users/{id}/ any path of that shape, made up by the client. A
+			// redirect of the router's own is nobody's route.
+			return ""
+		}
 		return pattern
 	}
+}
+
+var redirect = reflect.TypeOf(http.RedirectHandler("/", http.StatusFound))
+
+func isRedirect(h http.Handler) bool { return reflect.TypeOf(h) == redirect }
+
+// withSlash returns where ServeMux redirects a path that lacks the slash at its
+// end. It has one nevertheless if that was written %2F; it keeps that one.
+func withSlash(p string) string {
+	clean := path.Clean("/" + p)
+	if clean != "/" && strings.HasSuffix(p, "/") {
+		clean += "/"
+	}
+	return clean + "/"
 }

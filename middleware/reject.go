@@ -23,6 +23,15 @@ type problem struct {
 	Reason string `json:"reason"`
 }
 
+// ofAnotherBody are the headers, in canonical form, that somebody may have set
+// in advance for a body that is now not sent. Transfer-Encoding is one of them:
+// beside a Content-Length the server would complain.
+var ofAnotherBody = [...]string{
+	"Accept-Ranges", "Content-Digest", "Content-Disposition", "Content-Encoding", "Content-Language",
+	"Content-Location", "Content-Md5", "Content-Range", "Digest", "Etag", "Last-Modified",
+	"Repr-Digest", "Trailer", "Transfer-Encoding",
+}
+
 // WriteRejection answers r with a refusal, as the middleware itself does. It is
 // for gateways, whose ErrorHandler finds a *watertight.RejectedError of the
 // client side in the error that it gets.
@@ -30,9 +39,10 @@ type problem struct {
 // The answer has the status that the policy gives, a body of type
 // application/problem+json (none for HEAD), Retry-After in whole seconds,
 // rounded up, unless it is unknown, and Cache-Control: no-store. Headers set
-// earlier stay, but for those that describe another body. On HTTP/1 the
-// connection closes if the request has a body: the server would otherwise wait
-// for a body that may never come before it sends the answer.
+// earlier stay, but for those that describe another body; so a middleware further
+// out that compresses must not announce it before the answer begins. On HTTP/1
+// the connection closes if the request has a body: the server would otherwise
+// wait for a body that may never come before it sends the answer.
 func WriteRejection(w http.ResponseWriter, r *http.Request, rejected *watertight.RejectedError) {
 	status := rejected.StatusCode()
 	title, detail := describe(rejected.Reason)
@@ -49,7 +59,7 @@ func WriteRejection(w http.ResponseWriter, r *http.Request, rejected *watertight
 	body = append(body, '\n')
 
 	h := w.Header()
-	for _, other := range []string{"Content-Encoding", "Etag", "Last-Modified", "Accept-Ranges", "Content-Range", "Trailer"} {
+	for _, other := range ofAnotherBody {
 		h.Del(other)
 	}
 	h.Set("Content-Type", "application/problem+json")
@@ -61,8 +71,9 @@ func WriteRejection(w http.ResponseWriter, r *http.Request, rejected *watertight
 		h.Del("Retry-After")
 	}
 	// Never on HTTP/2, where it would close the connection under the other
-	// streams.
-	if r.ProtoMajor == 1 && r.Body != nil && r.Body != http.NoBody {
+	// streams. The length, not r.Body, says whether there is a body: middleware
+	// further out may have wrapped one that is empty.
+	if r.ProtoMajor == 1 && r.ContentLength != 0 {
 		h.Set("Connection", "close")
 	}
 	w.WriteHeader(status)
@@ -95,7 +106,7 @@ func describe(r policy.Reason) (title, detail string) {
 	case policy.Draining:
 		return "Shutting down", "This server is shutting down. The request was not processed."
 	case policy.Canceled:
-		return "Client left", "The client left while the request waited for a permit. The request was not processed."
+		return "Given up", "The client left, or the time for the request ran out, before it got a permit. The request was not processed."
 	}
 	return "Refused", "The request was not processed."
 }

@@ -28,8 +28,12 @@ func New(wt *watertight.Guard, opts ...Option) func(http.Handler) http.Handler {
 		}
 		h := &handler{guard: wt, next: next, route: o.route}
 		if h.route == nil {
-			if router, ok := next.(Router); ok {
-				h.route = routeOf(router)
+			switch next := next.(type) {
+			case Router:
+				h.route = routeOf(next)
+			case *handler:
+				// One that knows no more than this one, or has been told.
+				h.route = next.route
 			}
 		}
 		return h

@@ -41,6 +41,8 @@ type Config struct {
 	OTLP string
 	// Traces keeps the spans if OTLP is empty. nil: a store of its own.
 	Traces *tracestore.Store
+	// Hooks are called beside those that make the spans.
+	Hooks watertight.Hooks
 	// ServiceName is the name under which the spans appear. Empty:
 	// watertight-server.
 	ServiceName string
@@ -116,7 +118,8 @@ func Start(ctx context.Context, cfg Config) (*App, error) {
 	}
 	a.guard = watertight.New(policies,
 		watertight.WithLogger(log),
-		watertight.WithHooks(metrics.New(metrics.WithTracerProvider(tel.Provider()), metrics.WithLogger(log))))
+		watertight.WithHooks(metrics.New(metrics.WithTracerProvider(tel.Provider()), metrics.WithLogger(log))),
+		watertight.WithHooks(cfg.Hooks))
 	a.gateway = newGateway(upstreams, cfg.UpstreamTimeout, a.guard, tel.Provider(), log)
 
 	base, cut := context.WithCancel(context.WithoutCancel(ctx))

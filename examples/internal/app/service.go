@@ -10,9 +10,17 @@ import (
 	"go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
 	metricnoop "go.opentelemetry.io/otel/metric/noop"
 
+	watertightchi "github.com/watertight-go/watertight/adapters/chi"
 	"github.com/watertight-go/watertight/examples/internal/telemetry"
-	"github.com/watertight-go/watertight/middleware"
 )
+
+// chi routes only the methods that it has been told of. The gateway passes those
+// of WebDAV on as well.
+func init() {
+	for _, method := range []string{"COPY", "LOCK", "MKCOL", "MOVE", "PROPFIND", "PROPPATCH", "REPORT", "SEARCH", "UNLOCK"} {
+		chi.RegisterMethod(method)
+	}
+}
 
 // service returns what the Guard guards.
 func (a *App) service() http.Handler {
@@ -23,7 +31,7 @@ func (a *App) service() http.Handler {
 			otelhttp.WithTracerProvider(a.telemetry.Provider()),
 			otelhttp.WithMeterProvider(metricnoop.NewMeterProvider()),
 			otelhttp.WithPropagators(telemetry.Propagator())),
-		middleware.New(a.guard, middleware.WithRoute(func(r *http.Request) string { return r.Pattern })),
+		watertightchi.Middleware(a.guard),
 	)
 	// chi does not serve HEAD where only GET is registered.
 	get := func(pattern string, h http.HandlerFunc) {

@@ -1,0 +1,116 @@
+// Command client shows what watertight does, on real traffic over loopback.
+//
+//	client [-target URL [-upstream NAME]...] [-otlp URL] [-duration DURATION]
+//
+// Without -target it starts the example server in its own process, with two
+// upstreams behind it: one stays healthy, the other turns slow, then fails,
+// then is well again. With -target it drives a server that runs already, whose
+// policies are its own, and those of its upstreams that -upstream names.
+//
+// It exits with status 0 if what it promises held, with 1 if not or if it could
+// not start, with 2 if it was called wrongly.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/watertight-go/watertight/examples/internal/telemetry"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// minDuration leaves the breaker time to trip, to try and to recover.
+const minDuration = 5 * time.Second
+
+type config struct {
+	target    *url.URL // nil: the server is started here
+	upstreams []string // of the target
+	otlp      string
+	duration  time.Duration
+}
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	cfg, err := parse(args, stderr)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return 0
+	case err != nil:
+		return 2
+	}
+	d, err := newDemo(ctx, cfg, stdout)
+	if err != nil {
+		fmt.Fprintln(stderr, err)
+		return 1
+	}
+	defer d.close()
+	if err := d.run(ctx); err != nil {
+		fmt.Fprintln(stderr, err)
+		return 1
+	}
+	if !d.report(ctx) {
+		return 1
+	}
+	return 0
+}
+
+// parse reads the flags. What is wrong with them it has told to stderr.
+func parse(args []string, stderr io.Writer) (config, error) {
+	cfg := config{}
+	fs := flag.NewFlagSet("client", flag.ContinueOnError)
+	fs.SetOutput(stderr)
+	fs.Func("target", "`URL` of a running example server; without it one is started here", func(s string) error {
+		u, err := url.Parse(s)
+		if err != nil {
+			return err
+		}
+		if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.Path != "" && u.Path != "/" {
+			return errors.New("want a URL such as http://127.0.0.1:8080")
+		}
+		cfg.target = u
+		return nil
+	})
+	fs.Func("upstream", "`NAME` of an upstream of the target to call as well; may be repeated", func(s string) error {
+		cfg.upstreams = append(cfg.upstreams, s)
+		return nil
+	})
+	fs.Func("otlp", "`URL` of an OTLP/HTTP collector, such as http://127.0.0.1:4318; without it the traces are printed", func(s string) error {
+		_, err := telemetry.ParseOTLP(s)
+		cfg.otlp = s
+		return err
+	})
+	fs.DurationVar(&cfg.duration, "duration", 15*time.Second, "how `long` to send load, at least "+minDuration.String())
+	err := fs.Parse(args)
+	if err != nil {
+		return cfg, err
+	}
+	if err = check(fs, cfg); err != nil {
+		fmt.Fprintln(stderr, err)
+		fs.Usage()
+	}
+	return cfg, err
+}
+
+func check(fs *flag.FlagSet, cfg config) error {
+	switch {
+	case fs.NArg() > 0:
+		return fmt.Errorf("unexpected argument %q", fs.Arg(0))
+	case cfg.duration < minDuration:
+		return fmt.Errorf("-duration %s: want at least %s", cfg.duration, minDuration)
+	case cfg.target == nil && len(cfg.upstreams) > 0:
+		return errors.New("-upstream names upstreams of a -target; without one the demonstration has its own")
+	}
+	return nil
+}

@@ -1,0 +1,5 @@
+//go:build !race
+
+package watertightchi_test
+
+const raceEnabled = false

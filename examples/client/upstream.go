@@ -14,7 +14,7 @@ type mood int32
 
 const (
 	healthy mood = iota // in 10ms
-	slow                // well, but in 400ms
+	slow                // well, but in 600ms
 	failing             // 500, at once
 )
 
@@ -45,7 +45,7 @@ func (u *upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case failing:
 		http.Error(w, "out of order", http.StatusInternalServerError)
 	case slow:
-		pause(r.Context(), 400*time.Millisecond)
+		pause(r.Context(), 600*time.Millisecond)
 	default:
 		pause(r.Context(), 10*time.Millisecond)
 	}

@@ -20,7 +20,7 @@ type flow struct {
 	path    string
 	workers int
 	pause   time.Duration // of a worker, between two calls
-	burst   bool          // the workers call together, then pause
+	burst   bool          // the workers call together, once in each pause
 	fast    bool          // the fault must not touch it
 	call    func(ctx context.Context, path string) (status int, err error)
 	results *results
@@ -30,6 +30,7 @@ type flow struct {
 // are finished.
 func (f *flow) drive(ctx context.Context, tracer trace.Tracer, phase func() phase) {
 	var wg sync.WaitGroup
+	begun := time.Now()
 	for i := range f.workers {
 		wg.Go(func() {
 			if !f.burst {
@@ -37,7 +38,11 @@ func (f *flow) drive(ctx context.Context, tracer trace.Tracer, phase func() phas
 			}
 			for ctx.Err() == nil {
 				f.once(context.WithoutCancel(ctx), tracer, phase())
-				pause(ctx, f.pause)
+				wait := f.pause
+				if f.burst {
+					wait -= time.Since(begun) % f.pause
+				}
+				pause(ctx, wait)
 			}
 		})
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -120,11 +121,31 @@ func (u *upload) Read(p []byte) (int, error) {
 // splitPath takes the path of a request to the gateway apart. What is left for
 // the upstream stays escaped as it came.
 func splitPath(u *url.URL) (name, rest string) {
-	name, rest, _ = strings.Cut(strings.TrimPrefix(u.EscapedPath(), upstreamPrefix), "/")
+	name, rest, _ = strings.Cut(strings.TrimPrefix(escapedPath(u), upstreamPrefix), "/")
 	if s, err := url.PathUnescape(name); err == nil {
 		name = s
 	}
 	return name, "/" + rest
+}
+
+// escapedPath returns the path as it came, but for bytes that may not stand in a
+// path, such as "|": these are escaped. The method EscapedPath would give up on
+// all of a path with such a byte, and escape it anew, without its %2F.
+func escapedPath(u *url.URL) string {
+	if u.RawPath == "" {
+		return u.EscapedPath()
+	}
+	var b strings.Builder
+	for i := range len(u.RawPath) {
+		c := u.RawPath[i]
+		switch {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', strings.IndexByte("/%-._~!$&'()*+,;=:@[]", c) >= 0:
+			b.WriteByte(c)
+		default:
+			fmt.Fprintf(&b, "%%%02X", c)
+		}
+	}
+	return b.String()
 }
 
 // rewrite turns a request to the gateway into one to the upstream at base.

@@ -2,6 +2,7 @@ package tracestore
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -132,6 +133,9 @@ func attributes(kvs []attribute.KeyValue) string {
 			continue
 		}
 		value := kv.Value.String()
+		if kv.Value.Type() == attribute.FLOAT64 {
+			value = strconv.FormatFloat(math.Round(kv.Value.AsFloat64()*100)/100, 'f', -1, 64)
+		}
 		if strings.ContainsAny(value, ` "`) {
 			value = strconv.Quote(value)
 		}

@@ -42,7 +42,7 @@ func TestTree(t *testing.T) {
 	ctx, root := client.Start(t.Context(), "call", at(0))
 	ctx, request := server.Start(ctx, "GET /delay/{ms}", at(1),
 		trace.WithAttributes(attribute.String("url.path", "/delay/80"), attribute.String("user_agent.original", "x")))
-	_, wait := server.Start(ctx, "bulkhead.wait", at(1), trace.WithAttributes(attribute.Int("watertight.queue.position", 2)))
+	_, wait := server.Start(ctx, "bulkhead.wait", at(1), trace.WithAttributes(attribute.Int("watertight.queue.position", 2), attribute.Float64("waited_ms", 59.1251)))
 	wait.End(at(60))
 	grantCtx, grant := server.Start(ctx, "bulkhead.grant", at(60))
 	_, inner := server.Start(grantCtx, "HTTP GET", at(61))
@@ -58,7 +58,7 @@ func TestTree(t *testing.T) {
 	assert.Equal(t, `trace ID  03:04:05.000  83.00ms  5 spans
 call [client]                    +0.00ms    83.00ms
 └─ GET /delay/{ms} [server]      +1.00ms    80.00ms  url.path=/delay/80
-   ├─ bulkhead.wait              +1.00ms    59.00ms  queue.position=2
+   ├─ bulkhead.wait              +1.00ms    59.00ms  queue.position=2  waited_ms=59.13
    └─ bulkhead.grant            +60.00ms    20.00ms
       └─ HTTP GET               +61.00ms    19.00ms  ERROR "dial: refused"
            · retry              +70.00ms  last=true

@@ -9,10 +9,15 @@
 //
 // It is held until the response body ends, since the body is the load: until
 // EOF, an error or Close, whichever is first. Bodies that are empty by protocol
-// (HEAD, 204, 304, length 0) hold nothing. A body that is forgotten gives its
-// permit back when the request's context ends, and if that never happens, when
-// the garbage collector finds it; that is counted as leaked and logged.
-// [ReleaseAtHeaders] gives it back as soon as the response headers are in.
+// (HEAD, 204, 304, length 0) hold nothing; a base of your own must hence set
+// ContentLength as net/http does, -1 if it is unknown. The connection that comes
+// with a 101 is held beyond EOF, until it fails or is closed. A body that is
+// forgotten gives its permit back when the request's context ends, and if that
+// never happens, when the garbage collector finds it; that is counted as leaked
+// and logged. [ReleaseAtHeaders] gives it back as soon as the response headers
+// are in.
+//
+// Once Close has returned the permit is back, whoever it was that gave it back.
 //
 // # The outcome
 //
@@ -32,7 +37,9 @@
 //	if errors.Is(err, breaker.ErrOpen) { ... }
 //
 // The request body is closed, no response is made up. If the caller's context
-// ends while it waits, the error is the context's own.
+// ends while it waits, the error is the context's own; http.Client.Timeout is
+// part of that context. Request.Cancel, which is deprecated, ends no wait; the
+// base gets it as it is.
 //
 // # Order
 //

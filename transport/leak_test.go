@@ -166,7 +166,10 @@ func TestBodyInUseIsNotDropped(t *testing.T) {
 		for _, status := range []int{200, 101} {
 			g, log := logged(t, `  - {name: p, bulkhead: {maxConcurrent: 1}}`)
 			rt := transport.New(base(func(r *http.Request) (*http.Response, error) {
-				return answer(r, status, &slowBody{busy}), nil
+				return answer(r, status, &slowBody{func() {
+					busy()
+					assert.Equal(t, 1, inFlight(t, g), "%s, %d: held until it is over", name, status)
+				}}), nil
 			}), g)
 			use(open(t, rt, get(t, "http://up/")).Body)
 			c := only(t, g)

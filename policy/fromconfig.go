@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// New compiles policies written in code. The error is of type [Errors] and holds
-// every problem, each with the name of its policy and its field.
+// New compiles policies written in code; it keeps nothing of c. The error is of
+// type [Errors] and holds every problem, each with the name of its policy and its
+// field.
 func New(c Config) (*Set, error) {
 	p := new(problems)
 	return compile(p, draftOf(p, &c))

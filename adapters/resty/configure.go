@@ -14,10 +14,14 @@ import (
 // Configure last, see the package's documentation. It changes the http.Client
 // that the client was made with, and so every clone of the client.
 //
-// Configure does nothing for a client that it has configured with the same
-// Guard before. It panics if wt is nil. Like resty's own setters it must not
-// run while the client is in use.
+// A client that goes through wt already is not wrapped again; two Guards both
+// count. The retries of a client are settled when it is configured first. It
+// panics if c or wt is nil. Like resty's own setters it must not run while the
+// client is in use.
 func Configure(c *resty.Client, wt *watertight.Guard, opts ...Option) *resty.Client {
+	if c == nil {
+		panic("watertightresty: Configure needs a client, got nil")
+	}
 	if wt == nil {
 		panic("watertightresty: Configure needs a Guard, got nil; make one with watertight.New")
 	}
@@ -25,30 +29,25 @@ func Configure(c *resty.Client, wt *watertight.Guard, opts ...Option) *resty.Cli
 	for _, opt := range opts {
 		opt.apply(&o)
 	}
-	base := c.GetClient().Transport
-	if t, ok := base.(*transport.Transport); ok && t.Guard() == wt {
-		if _, ok := t.Base().(*configured); ok {
-			return c
-		}
-		// Guarded by somebody else's hand. The retries still need ours.
-	} else {
-		if base == nil {
-			base = http.DefaultTransport
-		}
-		c.SetTransport(transport.New(&configured{base}, wt, o.transport...))
+	if base := c.GetClient().Transport; !goesThrough(base, wt) {
+		c.SetTransport(transport.New(base, wt, o.transport...))
 	}
-	r := &retries{next: c.RetryAfter, waitTimeouts: o.retryWaitTimeouts}
-	c.AddRetryHook(r.judge)
-	c.SetRetryAfter(r.after)
-	c.OnError(closeFailed)
+	if !settled(c) {
+		settle(c, o.retryWaitTimeouts)
+	}
 	return c
 }
 
-// configured marks the transport of a client that Configure has seen.
-type configured struct{ http.RoundTripper }
-
-func (c *configured) CloseIdleConnections() {
-	if t, ok := c.RoundTripper.(interface{ CloseIdleConnections() }); ok {
-		t.CloseIdleConnections()
+// goesThrough reports whether rt asks wt, maybe as one of several Guards.
+func goesThrough(rt http.RoundTripper, wt *watertight.Guard) bool {
+	for {
+		t, ok := rt.(*transport.Transport)
+		if !ok {
+			return false
+		}
+		if t.Guard() == wt {
+			return true
+		}
+		rt = t.Base()
 	}
 }

@@ -1,0 +1,89 @@
+package watertightresty_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"time"
+
+	"github.com/go-resty/resty/v2"
+
+	"github.com/watertight-go/watertight"
+	watertightresty "github.com/watertight-go/watertight/adapters/resty"
+	"github.com/watertight-go/watertight/breaker"
+	"github.com/watertight-go/watertight/bulkhead"
+	"github.com/watertight-go/watertight/policy"
+)
+
+func ExampleConfigure() {
+	// A server whose own dependency is down.
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusBadGateway)
+	}))
+	defer s.Close()
+
+	set, err := policy.New(policy.Config{Policies: []policy.Policy{{
+		Name:    "hosts",
+		Side:    policy.Client,
+		Breaker: &policy.Breaker{MinCalls: 4, OpenFor: time.Minute},
+	}}})
+	if err != nil {
+		panic(err)
+	}
+	wt := watertight.New(set)
+
+	client := resty.New().
+		SetLogger(silent{}).
+		SetRetryCount(3).
+		SetRetryWaitTime(time.Millisecond).
+		AddRetryCondition(func(resp *resty.Response, err error) bool { return err != nil || resp.IsError() })
+	watertightresty.Configure(client, wt) // last
+
+	for range 2 {
+		request := client.R()
+		resp, err := request.Get(s.URL)
+		switch {
+		case errors.Is(err, breaker.ErrOpen):
+			fmt.Println("not sent, breaker open, attempts:", request.Attempt)
+		case err == nil:
+			fmt.Println(resp.StatusCode(), "attempts:", request.Attempt)
+		}
+	}
+	// Output:
+	// 502 attempts: 4
+	// not sent, breaker open, attempts: 1
+}
+
+func ExampleRetryWaitTimeouts() {
+	set, err := policy.New(policy.Config{Policies: []policy.Policy{{
+		Name:     "hosts",
+		Side:     policy.Client,
+		Bulkhead: &policy.Bulkhead{MaxConcurrent: 1, MaxWait: time.Millisecond},
+	}}})
+	if err != nil {
+		panic(err)
+	}
+	client := resty.New().SetRetryCount(2).SetRetryWaitTime(time.Millisecond).SetLogger(silent{})
+	watertightresty.Configure(client, watertight.New(set), watertightresty.RetryWaitTimeouts())
+
+	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		// The only permit is out while this handler runs.
+		request := client.R()
+		_, err := request.Get("http://" + r.Host)
+		fmt.Println(errors.Is(err, bulkhead.ErrWaitTimeout), "attempts:", request.Attempt)
+	}))
+	defer s.Close()
+	if _, err := client.R().Get(s.URL); err != nil {
+		panic(err)
+	}
+	// Output:
+	// true attempts: 3
+}
+
+// silent keeps resty's log out of the examples.
+type silent struct{}
+
+func (silent) Errorf(string, ...any) {}
+func (silent) Warnf(string, ...any)  {}
+func (silent) Debugf(string, ...any) {}

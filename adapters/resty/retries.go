@@ -11,7 +11,6 @@ import (
 	"github.com/go-resty/resty/v2"
 
 	"github.com/watertight-go/watertight"
-	"github.com/watertight-go/watertight/policy"
 )
 
 // retries stops resty from repeating what a Guard refused.
@@ -59,7 +58,7 @@ func (r *retries) note(resp *resty.Response, err error) {
 		return
 	}
 	var refusal *watertight.RejectedError
-	if !errors.As(err, &refusal) || refusal.Reason == policy.WaitTimeout && r.waitTimeouts {
+	if !errors.As(err, &refusal) || refusal.Timeout() && r.waitTimeouts {
 		return
 	}
 	// The caller may send the same resty request again: that makes a new one.

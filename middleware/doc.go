@@ -37,6 +37,23 @@
 // and proxies send a request again on their own when they see 408, also a
 // POST; one line of policy (reject: {status: {wait_timeout: 503}}) avoids it.
 //
+// Two time-outs of http.Server matter here. WriteTimeout runs while a request
+// waits for a permit; unless it leaves room for maxWait, the answer cannot be
+// sent. And after a refusal the server goes on reading what an HTTP/1 client
+// owes of its body, up to 256 KiB, before it lets go of the connection;
+// ReadTimeout bounds that.
+//
+// # What the handler sees
+//
+// Without a breaker the handler gets the writer that the server made, and
+// unless a hook adds to its context, also that request. A breaker needs the
+// status: then the handler gets a writer of its own, with those of
+// http.Flusher, http.Hijacker, http.Pusher and io.ReaderFrom that the server's
+// has, through which http.ResponseController reaches the server's. Two things
+// cannot be kept: http.CloseNotifier, which is deprecated, and the unexported
+// method by which http.MaxBytesReader has the server close the connection after
+// a body that is too large.
+//
 // # One Guard, several handlers
 //
 // Wrapping several handlers with one Guard is fine: they share its

@@ -45,14 +45,18 @@
 //
 // # What the handler sees
 //
-// Without a breaker the handler gets the writer that the server made, and
-// unless a hook adds to its context, also that request. A breaker needs the
-// status: then the handler gets a writer of its own, with those of
-// http.Flusher, http.Hijacker, http.Pusher and io.ReaderFrom that the server's
-// has, through which http.ResponseController reaches the server's. Two things
+// Without a breaker the handler gets the writer that the middleware got. A
+// breaker needs the status: then the handler gets a writer of its own, with
+// those of http.Flusher, http.Hijacker, http.Pusher and io.ReaderFrom that the
+// other has, through which http.ResponseController reaches it. Two things
 // cannot be kept: http.CloseNotifier, which is deprecated, and the unexported
 // method by which http.MaxBytesReader has the server close the connection after
 // a body that is too large.
+//
+// The request is the one that the middleware got, or a copy of it if its
+// context needs an addition: by a hook, or because the Guard wraps several
+// handlers and must know the request again. Pattern and parsed forms are copied
+// back.
 //
 // # One Guard, several handlers
 //

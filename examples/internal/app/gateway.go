@@ -102,9 +102,10 @@ func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	proxy.ServeHTTP(w, r)
 }
 
-// An upload is a request body whose client may break off. On HTTP/1 that does
-// not end the request's context; without that end the failure would be held
-// against the upstream, and a few such clients could open its breaker.
+// An upload is a request body that ends the request's context when it cannot be
+// read. net/http does so if the client is gone, but not if what it sends makes no
+// sense. The transport would report either as its own failure, which would be
+// held against the upstream: a few such clients could open its breaker.
 type upload struct {
 	io.ReadCloser
 	broken context.CancelFunc
@@ -215,7 +216,5 @@ func problem(w http.ResponseWriter, r *http.Request, status int, title, detail s
 		w.Header().Set("Connection", "close")
 	}
 	w.WriteHeader(status)
-	if r.Method != http.MethodHead {
-		_, _ = w.Write(append(body, '\n'))
-	}
+	_, _ = w.Write(append(body, '\n')) // as in text
 }

@@ -325,22 +325,29 @@ func TestClientThatLeavesIsNotTheUpstreamsFault(t *testing.T) {
 	assert.Equal(t, "closed", breakerState(a, gate.url))
 }
 
-// On HTTP/1 a client that leaves in the middle of its body does not end the
-// request's context.
 func TestUploadThatBreaksOffIsNotTheUpstreamsFault(t *testing.T) {
 	arrived := make(chan struct{}, 1)
 	up := upstream(t, func(_ http.ResponseWriter, r *http.Request) {
 		arrived <- struct{}{}
 		_, _ = io.Copy(io.Discard, r.Body)
 	})
-	a := start(t, watchful, app.Config{Upstreams: map[string]string{"up": up}})
-	c := dial(t, a)
-	c.say(t, "POST /upstream/up/ HTTP/1.1", "Host: x", "Content-Length: 1000", "", "half")
-	receive(t, arrived)
-	require.NoError(t, c.Close())
-	eventually(t, func() bool { return inFlight(a, "watchful", up) == 0 }, "the call should end")
-	assert.Equal(t, uint64(1), compartment(a, "watchful", up).Granted)
-	assert.Equal(t, "closed", breakerState(a, up))
+	for name, rest := range map[string][]string{
+		"client leaves": {"Content-Length: 1000", "", "half"},
+		"nonsense":      {"Transfer-Encoding: chunked", "", "4", "half", "this is not a length", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := start(t, watchful, app.Config{Upstreams: map[string]string{"up": up}})
+			c := dial(t, a)
+			c.say(t, append([]string{"POST /upstream/up/ HTTP/1.1", "Host: x"}, rest...)...)
+			receive(t, arrived)
+			if name == "client leaves" {
+				require.NoError(t, c.Close())
+			}
+			eventually(t, func() bool { return inFlight(a, "watchful", up) == 0 }, "the call should end")
+			assert.Equal(t, uint64(1), compartment(a, "watchful", up).Granted)
+			assert.Equal(t, "closed", breakerState(a, up))
+		})
+	}
 }
 
 // An answer that does not need the body must not wait for a client that does

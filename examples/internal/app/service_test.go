@@ -157,7 +157,7 @@ func TestHTTP2(t *testing.T) {
 	a := start(t, roomy, app.Config{Upstreams: map[string]string{"gate": gate.url}})
 	var protocols http.Protocols
 	protocols.SetUnencryptedHTTP2(true)
-	tr := &http.Transport{Protocols: &protocols}
+	tr := &http.Transport{Protocols: &protocols, HTTP2: &http.HTTP2Config{StrictMaxConcurrentRequests: true}}
 	defer tr.CloseIdleConnections()
 	get := func(path string) (int, string) {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, a.URL()+path, nil)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"testing"
 	"time"
 
@@ -95,6 +96,20 @@ func TestNothingToDrain(t *testing.T) {
 	require.NoError(t, a.Shutdown(t.Context()))
 }
 
+// A client that does not finish its request has no call inside, and nothing is
+// cut off when its connection is closed.
+func TestUnfinishedRequestIsNoCall(t *testing.T) {
+	a := start(t, "", app.Config{Drain: 50 * time.Millisecond})
+	c := dial(t, a)
+	// The second request on the connection: before its first, net/http takes it
+	// for idle.
+	c.say(t, "GET /status/204 HTTP/1.1", "Host: x", "", "GET /delay/")
+	require.Equal(t, http.StatusNoContent, c.head(t, "GET").StatusCode)
+	require.NoError(t, a.Shutdown(t.Context()))
+	_, err := io.ReadAll(c.r)
+	require.NotErrorIs(t, err, os.ErrDeadlineExceeded, "the connection should be closed")
+}
+
 func TestCutOff(t *testing.T) {
 	hold := func(t *testing.T, a *app.App, c *raw, request ...string) {
 		c.say(t, request...)
@@ -134,8 +149,10 @@ func TestCutOff(t *testing.T) {
 				c := dial(t, a)
 				hold(t, a, c, tt.request...)
 				require.ErrorIs(t, a.Shutdown(t.Context()), app.ErrCutOff)
-				// And it is over for the client and for the handler.
+				// And it is over: for the client, for the handler, for all.
 				_, _ = io.ReadAll(c.r)
+				_, err := http.Get(a.URL() + "/healthz")
+				assert.Error(t, err, "the listener should be closed")
 				for _, c := range a.Guard().Snapshot().Compartments {
 					assert.Zero(t, c.InFlight, c.Policy)
 				}

@@ -64,7 +64,7 @@ func TestDefaults(t *testing.T) {
 			refuse(t, b)
 			time.Sleep(30*time.Second - 1)
 			assert.Equal(t, breaker.HalfOpen, b.State())
-			time.Sleep(1)
+			time.Sleep(time.Nanosecond)
 			assert.Equal(t, breaker.Open, b.State(), "all ten have been given up")
 		})
 	})

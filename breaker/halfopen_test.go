@@ -252,7 +252,7 @@ func TestProbeTimeout(t *testing.T) {
 			time.Sleep(3*time.Second - 1)
 			assert.False(t, first.Stale())
 			assert.Equal(t, breaker.HalfOpen, b.State())
-			time.Sleep(1)
+			time.Sleep(time.Nanosecond)
 			assert.True(t, first.Stale())
 			assert.Equal(t, breaker.Open, b.State())
 			first.Restart().Done(t.Context(), breaker.Success) // too late for that, too

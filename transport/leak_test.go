@@ -132,19 +132,19 @@ func TestEndedBodiesAreNotLeaks(t *testing.T) {
 	g, log := logged(t, `  - {name: p, bulkhead: {maxConcurrent: 3}}`)
 	rt := transport.New(base(streaming), g)
 	ctx, cancel := context.WithCancel(t.Context())
-	for _, end := range []func(*http.Response){
-		func(resp *http.Response) { assert.NoError(t, resp.Body.Close()) },
-		func(resp *http.Response) {
-			_, err := io.ReadAll(resp.Body)
-			assert.NoError(t, err)
-		},
-		func(*http.Response) { cancel() },
-	} {
-		end(open(t, rt, get(t, "http://up/").WithContext(ctx)))
+	var kept []*http.Response
+	for range 3 {
+		kept = append(kept, open(t, rt, get(t, "http://up/").WithContext(ctx)))
 	}
+	assert.NoError(t, kept[0].Body.Close())
+	_, err := io.ReadAll(kept[1].Body)
+	assert.NoError(t, err)
+	cancel()
+	collect(t, func() bool { return inFlight(t, g) == 0 }) // the context works on a goroutine of its own
+	runtime.KeepAlive(kept)
+
 	gone := sentinel()
 	collect(t, gone.Load)
-	collect(t, func() bool { return inFlight(t, g) == 0 }) // the cancelled one, on its own goroutine
 	assert.Zero(t, only(t, g).Leaked)
 	assert.Empty(t, log())
 }

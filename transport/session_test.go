@@ -110,11 +110,12 @@ func TestSessionEndsOtherwise(t *testing.T) {
 		assert.Equal(t, 1, capacity(t, g))
 
 		ctx, cancel := context.WithCancel(t.Context())
-		open(t, transport.New(switched(&session{}), g), get(t, "http://up/").WithContext(ctx))
+		body = open(t, transport.New(switched(&session{}), g), get(t, "http://up/").WithContext(ctx)).Body
 		assert.Zero(t, capacity(t, g))
 		cancel()
 		synctest.Wait()
 		assert.Equal(t, 1, capacity(t, g))
+		require.NoError(t, body.Close())
 	})
 }
 

@@ -2,6 +2,7 @@ package watertight
 
 import (
 	"context"
+	"math"
 	"sync/atomic"
 
 	"github.com/watertight-go/watertight/policy"
@@ -10,23 +11,28 @@ import (
 // A gate counts the calls inside one side and, once shut, tells when the last
 // has left.
 //
-// enter counts first and looks at shut second; shutting writes shut first and
-// looks at the count second. Whichever comes first in the order of these
-// atomics, either the newcomer sees the gate shut or shutting sees the
-// newcomer, so nobody slips in after empty was closed.
+// The count and whether the gate is shut are one atomic, so that leave learns
+// both of the same instant. As two they would betray a call that enters between
+// them: its predecessor leaves and counts 0, it enters, the gate is shut, and
+// then the predecessor looks, finds the gate shut, and takes it for empty.
+//
+// A call that finds the gate shut counts until it has turned round. That can
+// make the last one inside leave at a count of 1, but then the other counts 0
+// when it turns. Once 0 was reached shut, nobody is inside ever after.
 type gate struct {
-	inside atomic.Int64
-	shut   atomic.Bool
-	gone   atomic.Bool   // empty was closed
-	empty  chan struct{} // closed when nobody is inside a shut gate
+	state atomic.Int64  // how many are inside, plus shut once it is shut
+	gone  atomic.Bool   // empty was closed
+	empty chan struct{} // closed when nobody is inside a shut gate
 }
+
+// shut leaves the lower bits to the count, and makes the state negative.
+const shut = math.MinInt64
 
 func (g *gate) init() { g.empty = make(chan struct{}) }
 
 // enter reports whether the gate is open; leave must follow if it is.
 func (g *gate) enter() bool {
-	g.inside.Add(1)
-	if g.shut.Load() {
+	if g.state.Add(1) < 0 {
 		g.leave()
 		return false
 	}
@@ -34,14 +40,13 @@ func (g *gate) enter() bool {
 }
 
 func (g *gate) leave() {
-	if g.inside.Add(-1) == 0 && g.shut.Load() {
+	if g.state.Add(-1) == shut {
 		g.markEmpty()
 	}
 }
 
 func (g *gate) close() {
-	g.shut.Store(true)
-	if g.inside.Load() == 0 {
+	if g.state.Or(shut)&^shut == 0 {
 		g.markEmpty()
 	}
 }

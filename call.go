@@ -101,11 +101,24 @@ func (c *Call) settle(o breaker.Outcome, weigh bool) {
 	c.settled = true
 	took := time.Since(c.started)
 	if weigh {
-		if err := c.ctx.Err(); err != nil {
+		if err := c.callerErr(); err != nil {
 			o, took = c.weigh(err, o, took)
 		}
 	}
 	c.watch.DoneIn(c.hookCtx, o, took)
+}
+
+// callerErr returns why the caller's context has ended, nil if it has not. A
+// deadline is over when the clock says so: http.Client.Timeout ends the call
+// beneath by a timer of its own, which may be ahead of the context's.
+func (c *Call) callerErr() error {
+	if err := c.ctx.Err(); err != nil {
+		return err
+	}
+	if d, ok := c.ctx.Deadline(); ok && !time.Now().Before(d) {
+		return context.DeadlineExceeded
+	}
+	return nil
 }
 
 // weigh judges a call whose caller's context ended.

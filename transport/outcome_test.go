@@ -153,22 +153,39 @@ func TestDeadlines(t *testing.T) {
 	}
 }
 
-// E41: time that the call spent in our own queue is not the host's to answer for.
+// E41: time that the call spent in our own queue is not the host's to answer for,
+// however the end of the caller's time reaches the base.
 func TestDeadlineThatTheQueueAteUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := guard(t, `  - {name: p, bulkhead: {maxConcurrent: 1, maxWait: 1m}, breaker: {minCalls: 1}}`)
-		rt := transport.New(served(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }), g)
-		first, cancelFirst := context.WithCancel(t.Context())
-		time.AfterFunc(60*time.Millisecond, cancelFirst)
-		go func() { _, _ = rt.RoundTrip(get(t, "http://up/").WithContext(first)) }()
-		synctest.Wait()
+	for _, test := range []struct {
+		name    string
+		timeout time.Duration // of the client
+		ctx     time.Duration // of the context
+	}{
+		{"deadline of the context", 0, 100 * time.Millisecond},
+		{"Client.Timeout", 100 * time.Millisecond, time.Hour},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			// The client tells the base by a timer of its own, at the same instant
+			// as the context; which comes first is a matter of luck.
+			for range 50 {
+				synctest.Test(t, func(t *testing.T) {
+					g := guard(t, `  - {name: p, bulkhead: {maxConcurrent: 1, maxWait: 1m}, breaker: {minCalls: 1}}`)
+					rt := transport.New(served(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }), g)
+					first, cancelFirst := context.WithCancel(t.Context())
+					time.AfterFunc(60*time.Millisecond, cancelFirst)
+					go func() { _, _ = rt.RoundTrip(get(t, "http://up/").WithContext(first)) }()
+					synctest.Wait()
 
-		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-		defer cancel()
-		_, err := rt.RoundTrip(get(t, "http://up/").WithContext(ctx))
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		assert.Zero(t, only(t, g).Breaker.Calls)
-	})
+					ctx, cancel := context.WithTimeout(t.Context(), test.ctx)
+					defer cancel()
+					client := &http.Client{Transport: rt, Timeout: test.timeout}
+					_, err := client.Do(get(t, "http://up/").WithContext(ctx))
+					require.Error(t, err)
+					require.Zero(t, only(t, g).Breaker.Calls)
+				})
+			}
+		})
+	}
 }
 
 // tripped returns a Guard with one probe, whose breaker for http://up/ has just

@@ -45,7 +45,7 @@ func (g *Guard) Admit(ctx context.Context, req *policy.Request) (Call, error) {
 	err := c.admit(req)
 	if err != nil {
 		c.unpin()
-		return Call{}, err
+		return Call{left: c.left}, err
 	}
 	return c, nil
 }
@@ -86,6 +86,16 @@ func (g *Guard) passUnlimited(ctx context.Context, req *policy.Request, sd *side
 // enter finds the compartments of the decision that the request is not in
 // already, and pins them.
 func (c *Call) enter(req *policy.Request, d policy.Decision) {
+	if c.outer != nil && !req.RouteKnown {
+		// A handler that knows no route cannot tell which compartment of a
+		// per: route policy is the request's; the one further out could.
+		if d.Breaker != nil && d.Breaker.PerOn(req.Side) == policy.PerRoute && c.outer.hasRule(d.Breaker) {
+			d.Breaker = nil
+		}
+		if d.Bulkhead != nil && d.Bulkhead.PerOn(req.Side) == policy.PerRoute && c.outer.hasRule(d.Bulkhead) {
+			d.Bulkhead = nil
+		}
+	}
 	var buf [128]byte
 	if d.Breaker != nil {
 		c.breaker = c.side.compartment(buf[:0], req, d.Breaker, d.BreakerPattern)
@@ -157,7 +167,7 @@ func (c *Call) admit(req *policy.Request) error {
 		decides = c.breaker
 	}
 	if err := c.ctx.Err(); err != nil {
-		decides.left.Add(1)
+		c.leave(decides)
 		return err
 	}
 	if h := c.g.hooks; h != nil {
@@ -166,7 +176,7 @@ func (c *Call) admit(req *policy.Request) error {
 	}
 	// A request that is inside already, in another compartment, is not a new
 	// one: draining lets it finish.
-	if c.outer == nil {
+	if !c.outer.inside() {
 		if !c.side.gate.enter() {
 			return c.reject(decides, policy.Draining, bulkhead.ErrClosed, refusal{})
 		}
@@ -215,8 +225,7 @@ func (c *Call) acquire() error {
 		}
 		reason, refused := reasonOf(err)
 		if !refused {
-			b.left.Add(1)
-			c.leaveGate()
+			c.leave(b)
 			return err
 		}
 		return c.reject(b, reason, err, refusal{limit: info.Limit, inFlight: info.InFlight, queued: info.Queued})
@@ -254,6 +263,13 @@ func waitResult(err error) string {
 	}
 	reason, _ := reasonOf(err)
 	return reason.String()
+}
+
+// leave counts a caller that left before it was admitted.
+func (c *Call) leave(by *compartment) {
+	c.leaveGate()
+	by.left.Add(1)
+	c.left = by
 }
 
 func (c *Call) rejectOpen() error {

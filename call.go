@@ -34,6 +34,8 @@ type Call struct {
 	started  time.Time // likewise; the call proper, the queue excluded
 	slowCall time.Duration
 
+	left *compartment // of a call that was not admitted because its caller left
+
 	gated    bool // counted at the side's gate
 	settled  bool
 	released bool
@@ -42,6 +44,18 @@ type Call struct {
 // Context returns the context that the call must run under, and whether it is
 // another than the one given to [Guard.Admit] because a hook added to it.
 func (c *Call) Context() (ctx context.Context, derived bool) { return c.runCtx, c.derived }
+
+// Left returns what a server answers a caller that left, for a Call that
+// [Guard.Admit] returned with err, the context's own error: it may have closed
+// only its sending half, or the deadline may be the server's own. The reason is
+// [policy.Canceled]; it is no rejection, and is not counted as one.
+func (c *Call) Left(err error) *RejectedError {
+	r := &RejectedError{Reason: policy.Canceled, Err: err}
+	if c.left != nil {
+		r.Policy, r.Key, r.status = c.left.Policy, c.left.Key, c.left.rejectStatus(policy.Canceled)
+	}
+	return r
+}
 
 // Watched reports whether a breaker waits for the call's outcome. If not,
 // nobody needs to find it out.
@@ -53,7 +67,7 @@ func (c *Call) MarkedContext() (ctx context.Context, derived bool) {
 	if c.g == nil || c.g.wraps.Load() <= 1 {
 		return c.runCtx, c.derived
 	}
-	m := &mark{entered: [2]*compartment{c.bulkhead, c.breaker}, outer: c.outer}
+	m := &mark{entered: [2]*compartment{c.bulkhead, c.breaker}, gated: c.gated, outer: c.outer}
 	if c.bulkhead == nil && c.breaker == nil {
 		if c.counter == nil {
 			return c.runCtx, c.derived // in nothing that outer does not name

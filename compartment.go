@@ -77,6 +77,11 @@ func (c *compartment) used() bool {
 			return true
 		}
 	}
+	if c.breaker != nil {
+		// It may watch calls that another policy's bulkhead counts.
+		b := c.breaker.Snapshot()
+		return b.Calls > 0 || b.State != breaker.Closed
+	}
 	return false
 }
 

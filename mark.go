@@ -1,6 +1,10 @@
 package watertight
 
-import "context"
+import (
+	"context"
+
+	"github.com/watertight-go/watertight/policy"
+)
 
 // A request can meet the same Guard twice, for instance by chi's Use and With.
 // Without a mark it would need two permits of one compartment and, at a limit
@@ -14,6 +18,7 @@ type markKey struct{ g *Guard }
 
 type mark struct {
 	entered [2]*compartment
+	gated   bool // counted at the gate, so that draining waits for it
 	outer   *mark
 }
 
@@ -21,6 +26,29 @@ func (m *mark) has(c *compartment) bool {
 	for ; m != nil; m = m.outer {
 		if m.entered[0] == c || m.entered[1] == c {
 			return true
+		}
+	}
+	return false
+}
+
+// inside reports whether draining waits for the request already: an exempt call
+// further out does not count.
+func (m *mark) inside() bool {
+	for ; m != nil; m = m.outer {
+		if m.gated {
+			return true
+		}
+	}
+	return false
+}
+
+// hasRule reports whether the request is in a compartment of r already.
+func (m *mark) hasRule(r *policy.Rule) bool {
+	for ; m != nil; m = m.outer {
+		for _, c := range m.entered {
+			if c != nil && c.rule == r {
+				return true
+			}
 		}
 	}
 	return false

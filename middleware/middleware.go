@@ -63,7 +63,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if !errors.As(err, &rejected) {
 			// The caller left. It may have closed only its sending half, and
 			// must not take an empty answer for a success.
-			rejected = &watertight.RejectedError{Reason: policy.Canceled, Err: err}
+			rejected = call.Left(err)
 		}
 		WriteRejection(w, r, rejected)
 		return

@@ -1,7 +1,9 @@
 package jaegertest_test
 
 import (
+	"regexp"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,9 +17,7 @@ const plenty = 20000
 // The demonstration, which is the program to try first, leaves in Jaeger what
 // happened to its calls.
 func TestClient(t *testing.T) {
-	j := startJaeger(t)
-	p := run(t, nil, build(t, "client"), "-otlp", j.otlp, "-duration", "5s")
-	require.NoError(t, p.wait(t, time.Minute))
+	j := demonstrate(t)
 
 	// The program sends its last spans before it ends.
 	services, err := j.services()
@@ -53,6 +53,37 @@ func TestClient(t *testing.T) {
 		tr, err := j.trace(traces[0].id)
 		require.NoError(t, err)
 		assert.Equal(t, traces[0].String(), tr.String())
+	})
+}
+
+// demonstrate runs the demonstration and returns the Jaeger that got its spans.
+func demonstrate(t *testing.T) *jaeger {
+	t.Helper()
+	program := build(t, "client")
+	const attempts = 3
+	for i := 1; ; i++ {
+		j := startJaeger(t)
+		p := run(t, nil, program, "-otlp", j.otlp, "-duration", "5s")
+		err := p.wait(t, time.Minute)
+		if err == nil {
+			return j
+		}
+		// Other tests, which run at the same time, may leave it too little of
+		// the machine to be as fast as it promises. There is no such excuse for
+		// its other promises.
+		if i == attempts || !onlySlow(p.output.String()) {
+			require.NoError(t, err)
+		}
+		t.Logf("once more, since the machine was busy:\n%s", p.output.String())
+	}
+}
+
+// onlySlow reports whether the only promises that were not kept are those of
+// speed.
+func onlySlow(report string) bool {
+	broken := regexp.MustCompile(`(?m)^ *BROKEN .*$`).FindAllString(report, -1)
+	return len(broken) > 0 && !slices.ContainsFunc(broken, func(promise string) bool {
+		return !strings.Contains(promise, "stayed fast")
 	})
 }
 

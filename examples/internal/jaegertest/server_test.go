@@ -145,9 +145,9 @@ func TestServer(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, []byte(serverPolicies), 0o600))
 	c := contractOf(t, file)
 
-	arrived, opened := make(chan struct{}, 10), make(chan struct{})
-	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		arrived <- struct{}{}
+	arrived, opened := make(chan string, 10), make(chan struct{})
+	upstream := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		arrived <- r.Header.Get("Traceparent")
 		<-opened
 	}))
 	defer upstream.Close()
@@ -160,7 +160,7 @@ func TestServer(t *testing.T) {
 
 	held, queued, turnedAway := newRemote(), newRemote(), newRemote()
 	first := later(t, held, gate)
-	receive(t, arrived)
+	sent := receive(t, arrived)
 	second := later(t, queued, gate)
 	require.Eventually(t, func() bool { _, n := narrow(t, base); return n == 1 }, patience, poll)
 	require.Equal(t, full, call(t, turnedAway, true, gate))
@@ -218,9 +218,9 @@ func TestServer(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tr := requireIn(t, j, tt.from)
+			c.hold(t, tr)
 			assert.Equal(t, tt.shape, tr.shape())
 			assert.Equal(t, "server", tr.tops()[0].text("span.kind"))
-			c.hold(t, tr)
 		})
 	}
 
@@ -242,6 +242,10 @@ func TestServer(t *testing.T) {
 		assert.EqualValues(t, 2, trip.number("watertight.breaker.calls"))
 		assert.EqualValues(t, 1000, trip.number("watertight.breaker.open_for_ms"))
 		assert.Equal(t, "open", only(t, requireIn(t, j, tooLate), "breaker.reject").text("watertight.breaker.state"))
+	})
+	t.Run("sent to the upstream", func(t *testing.T) {
+		wire := only(t, requireIn(t, j, held), "HTTP GET")
+		assert.Equal(t, "00-"+held.traceID+"-"+wire.id+"-01", sent)
 	})
 	t.Run("not sampled", func(t *testing.T) {
 		_, err := j.trace(unsampled.traceID)
@@ -290,7 +294,7 @@ func TestMiddlewareAlone(t *testing.T) {
 		metrics.WithPropagators(telemetry.Propagator()))))
 	defer wt.Close()
 	inside, leave := make(chan struct{}, 10), make(chan struct{})
-	srv := httptest.NewServer(middleware.New(wt)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	srv := httptest.NewServer(middleware.New(wt)(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		_, span := tel.Provider().Tracer("handler").Start(r.Context(), "handler")
 		defer span.End()
 		inside <- struct{}{}

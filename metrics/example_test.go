@@ -72,6 +72,34 @@ func ExampleNew() {
 	//   watertight.waited_ms=0
 }
 
+// The spans of one Guard apart from those of the rest of the program.
+func ExampleWithTracerProvider() {
+	spans := tracetest.NewInMemoryExporter()
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
+	hooks := metrics.New(metrics.WithTracerProvider(provider))
+
+	policies, err := policy.New(policy.Config{Policies: []policy.Policy{
+		{Name: "hosts", Bulkhead: &policy.Bulkhead{MaxConcurrent: 1}},
+	}})
+	if err != nil {
+		panic(err)
+	}
+	base := baseFunc(func(*http.Request) (*http.Response, error) {
+		return &http.Response{StatusCode: http.StatusNoContent, Body: http.NoBody}, nil
+	})
+	client := &http.Client{Transport: transport.New(base, watertight.New(policies, watertight.WithHooks(hooks)))}
+	resp, err := client.Get("http://payments.internal/")
+	if err != nil {
+		panic(err)
+	}
+	resp.Body.Close()
+
+	for _, s := range spans.GetSpans() {
+		fmt.Println(s.Name, "by", s.InstrumentationScope.Name)
+	}
+	// Output: bulkhead.grant by github.com/watertight-go/watertight/metrics
+}
+
 // The log of an upstream that refuses connections.
 func ExampleWithLogger() {
 	logger := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{

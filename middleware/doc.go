@@ -25,8 +25,9 @@
 // With per: route, the default, each route is a compartment of its own. The
 // route is asked of the adapter (package adapters/chi), of [WithRouter], or of
 // the wrapped handler itself if that is an http.ServeMux. With none of these,
-// the policy's path pattern that matched stands for the route. A request for
-// which the router has no route (404, 405) passes unlimited.
+// the policy's path pattern that matched stands for the route, and a policy
+// without one has a single compartment for all requests. A request for which
+// the router has no route (404, 405) passes unlimited.
 //
 // # What the caller sees
 //

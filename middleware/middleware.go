@@ -9,7 +9,9 @@ import (
 )
 
 // New returns a middleware that admits requests through wt. What it returns
-// may wrap any number of handlers. It panics if wt is nil.
+// may wrap any number of handlers, and what that returns serves any number of
+// requests at once; there is nothing to close. New panics if wt is nil, the
+// middleware if the handler to wrap is.
 func New(wt *watertight.Guard, opts ...Option) func(http.Handler) http.Handler {
 	if wt == nil {
 		panic("middleware: New needs a Guard, got nil; make one with watertight.New")

@@ -20,8 +20,10 @@ type optionFunc func(*options)
 func (f optionFunc) apply(o *options) { f(o) }
 
 // A Router knows the pattern that a request will be routed to, without routing
-// it: http.ServeMux is one. Handler returns an empty pattern if there is none.
+// it: http.ServeMux is one.
 type Router interface {
+	// Handler returns the handler of the request and the pattern of its route,
+	// which is empty if it has none. It is called by many goroutines at once.
 	Handler(r *http.Request) (h http.Handler, pattern string)
 }
 
@@ -38,8 +40,9 @@ func WithRouter(router Router) Option {
 
 // WithRoute sets the function that finds a request's route: the pattern as the
 // router reports it, or "" if no route matches. It is called once for each
-// request before anything is decided, and must leave the request as it was.
-// The last of [WithRouter] and WithRoute wins; nil changes nothing.
+// request before anything is decided, by many goroutines at once, and must leave
+// the request as it was. The last of [WithRouter] and WithRoute wins; nil
+// changes nothing.
 func WithRoute(route func(*http.Request) string) Option {
 	return optionFunc(func(o *options) {
 		if route != nil {

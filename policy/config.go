@@ -4,8 +4,10 @@ import "time"
 
 // A Config is a set of policies written in code. It has the fields of a policy
 // file, and [New] checks it as strictly as [Load] checks a file. One thing
-// differs: in code the zero value of a field stands for its default.
+// differs: in code the zero value of a field stands for its default. No duration
+// may be longer than a year, 8760h.
 type Config struct {
+	// Defaults hold for all policies.
 	Defaults Defaults
 	// Policies are in order of precedence: the first that matches a request
 	// and has a bulkhead gives the bulkhead, the first that matches and has
@@ -99,7 +101,8 @@ type Breaker struct {
 	OpenFor time.Duration
 	// HalfOpen is how it tries again.
 	HalfOpen HalfOpen
-	// FailureStatus lists the statuses that count as failures. nil: 500-599.
+	// FailureStatus lists the statuses that count as failures. nil: 500-599;
+	// empty but not nil: none.
 	FailureStatus []StatusRange
 }
 
@@ -107,7 +110,7 @@ type Breaker struct {
 type Window struct {
 	// Calls is a number of calls: 1 to 1000000.
 	Calls int
-	// Time is a span of time.
+	// Time is how long ago a call may have ended: at least 1ms.
 	Time time.Duration
 }
 
@@ -126,10 +129,11 @@ type HalfOpen struct {
 // Reject says how requests are turned away.
 type Reject struct {
 	// Status gives the HTTP status, 400 to 599, by reason. A reason that is
-	// not in it has its default: 408 for WaitTimeout, 503 for all others.
+	// not in it has its default: 408 for WaitTimeout, 503 for all others. What
+	// a client is refused by has a status too: a gateway answers it.
 	Status map[Reason]int
-	// RetryAfter is the advice to the caller when to come back; for an open
-	// breaker the time that it stays open is given instead. nil: one second;
-	// 0: no advice.
+	// RetryAfter is the advice to the caller when to come back, in an answer
+	// rounded up to whole seconds; for an open breaker the time that it stays
+	// open is given instead. nil: one second; new(time.Duration): no advice.
 	RetryAfter *time.Duration
 }

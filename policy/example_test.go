@@ -87,7 +87,10 @@ func ExampleNew() {
 			Match:    []policy.Match{{Path: "/files/{name...}", Method: []string{"PUT", "POST"}}},
 			Per:      policy.PerPolicy,
 			Bulkhead: &policy.Bulkhead{MaxConcurrent: 8, MaxQueue: 16, MaxWait: 2 * time.Second},
-			Reject:   policy.Reject{Status: map[policy.Reason]int{policy.Full: http.StatusTooManyRequests}},
+			Reject: policy.Reject{
+				Status:     map[policy.Reason]int{policy.Full: http.StatusTooManyRequests},
+				RetryAfter: new(5 * time.Second),
+			},
 		}},
 	})
 	if err != nil {
@@ -97,7 +100,7 @@ func ExampleNew() {
 	uploads := policies.Policies()[0]
 	fmt.Println(uploads.RejectStatus(policy.Full), uploads.RejectStatus(policy.WaitTimeout), uploads.RetryAfter)
 	// Output:
-	// 429 408 1s
+	// 429 408 5s
 }
 
 func ExampleSet_Match() {

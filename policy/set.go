@@ -23,7 +23,8 @@ func (s *Set) Defaults() Defaults {
 	return s.defaults
 }
 
-// Warnings returns what is allowed but hardly meant, in order of position.
+// Warnings returns what is allowed but hardly meant, in order of position; nil
+// if there is nothing. It is for the program to log.
 func (s *Set) Warnings() []*Error { return s.warnings }
 
 // UsesRoutes reports whether some policy needs to know the route of a server's

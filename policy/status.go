@@ -10,6 +10,7 @@ const (
 
 // A StatusRange is a range of HTTP statuses, 100 to 999, both ends included.
 type StatusRange struct {
+	// From is the first status of the range.
 	From int
 	// To is the last status of the range. 0: From alone.
 	To int

@@ -14,6 +14,7 @@ import (
 	"github.com/watertight-go/watertight/breaker"
 	"github.com/watertight-go/watertight/bulkhead"
 	"github.com/watertight-go/watertight/policy"
+	"github.com/watertight-go/watertight/transport"
 )
 
 func ExampleConfigure() {
@@ -53,6 +54,37 @@ func ExampleConfigure() {
 	// Output:
 	// 502 attempts: 4
 	// not sent, breaker open, attempts: 1
+}
+
+// The options of the transport beneath: here a response that streams does not
+// keep the only permit of its host.
+func ExampleWithTransport() {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, "a long film")
+	}))
+	defer s.Close()
+	set, err := policy.New(policy.Config{Policies: []policy.Policy{{
+		Name:     "hosts",
+		Side:     policy.Client,
+		Bulkhead: &policy.Bulkhead{MaxConcurrent: 1},
+	}}})
+	if err != nil {
+		panic(err)
+	}
+	client := resty.New()
+	watertightresty.Configure(client, watertight.New(set), watertightresty.WithTransport(transport.ReleaseAtHeaders()))
+
+	for range 2 {
+		film, err := client.R().SetDoNotParseResponse(true).Get(s.URL)
+		if err != nil {
+			panic(err)
+		}
+		defer film.RawBody().Close() // both stay open till the end
+		fmt.Println(film.Status())
+	}
+	// Output:
+	// 200 OK
+	// 200 OK
 }
 
 func ExampleRetryWaitTimeouts() {

@@ -161,9 +161,10 @@ func (d *decoder) list(n *yaml.Node, name, example string) (*yaml.Node, bool) {
 	return nil, false
 }
 
-// alone is the list that has the scalar n alone, or else the example.
-func alone(n *yaml.Node, example string) string {
-	if n.Kind == yaml.ScalarNode && !isNull(n) {
+// alone is the list that has the scalar n alone, if that would be right, or else
+// the example.
+func alone(n *yaml.Node, right bool, example string) string {
+	if n.Kind == yaml.ScalarNode && !isNull(n) && right {
 		return "[" + bare(n.Value) + "]"
 	}
 	return example

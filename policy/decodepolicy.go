@@ -1,6 +1,10 @@
 package policy
 
-import "go.yaml.in/yaml/v3"
+import (
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
 
 // file reads the whole file.
 func (d *decoder) file(n *yaml.Node) *draft {
@@ -128,7 +132,7 @@ func (d *decoder) entry(n *yaml.Node, name string) matchDraft {
 }
 
 func (d *decoder) methods(n *yaml.Node, name string) []field[string] {
-	list, ok := d.list(n, name, alone(n, "[GET]"))
+	list, ok := d.list(n, name, alone(n, n.Value == strings.ToUpper(n.Value), "[GET]"))
 	if !ok {
 		return nil
 	}
@@ -219,7 +223,8 @@ func (d *decoder) breaker(n *yaml.Node, name string) *breakerDraft {
 	}
 	if n := o.values["failureStatus"]; n != nil {
 		b.failureStatusList.set = true
-		if list, ok := d.list(n, name+".failureStatus", alone(n, "[500-599]")); ok {
+		_, problem := readStatusRange(n)
+		if list, ok := d.list(n, name+".failureStatus", alone(n, problem == "", "[500-599]")); ok {
 			for i, n := range list.Content {
 				f := field[StatusRange]{name: elementName(name+".failureStatus", i)}
 				readNode(d, &f, n, readStatusRange)

@@ -385,7 +385,7 @@ breaker: {}`, []string{
 		{`match: [{path: "/a\nb"}, {method: "a\nb"}, {headers: {"A\nB": "a\nb"}}]
 bulkhead: {maxConcurrent: !x "a\nb", maxWait: "1\ns"}`, []string{
 			`4:20: policy "a": match[0].path is "/a\nb": a path holds no control characters; write %0A`,
-			`4:39: policy "a": match[1].method is "a\nb"; it must be a list: write ["a\nb"]`,
+			`4:39: policy "a": match[1].method is "a\nb"; it must be a list: write [GET]`,
 			`4:59: policy "a": match[2].headers has "A\nB", which is not the name of a header`,
 			`4:67: policy "a": match[2].headers."A\nB" is "a\nb"; write {exact: "a\nb"}`,
 			`5:31: policy "a": bulkhead.maxConcurrent is "a\nb"; it must be a whole number`,

@@ -56,6 +56,9 @@ var (
 func readCount(n *yaml.Node) (int, string) {
 	tag := n.ShortTag()
 	// YAML takes a number with too many digits for a fraction.
+	if n.Kind == yaml.ScalarNode && tag == "!!str" && decimal.MatchString(n.Value) {
+		return 0, "is " + describe(n) + ", which is text; write it without the quotes: " + bare(n.Value)
+	}
 	if n.Kind != yaml.ScalarNode || tag != "!!int" && tag != "!!float" || !decimal.MatchString(n.Value) {
 		return 0, must(n, "a whole number")
 	}
@@ -93,6 +96,11 @@ func readDuration(n *yaml.Node) (time.Duration, string) {
 	v, err := time.ParseDuration(n.Value)
 	if err == nil {
 		return v, ""
+	}
+	if joined := strings.ReplaceAll(n.Value, " ", ""); joined != n.Value {
+		if _, err := time.ParseDuration(joined); err == nil {
+			return 0, "is " + describe(n) + "; write it without the space: " + bare(joined)
+		}
 	}
 	if _, err := strconv.ParseFloat(n.Value, 64); err == nil {
 		return 0, "is " + describe(n) + ", which has no unit; write " + bare(n.Value+"ms") + " or " + bare(n.Value+"s")

@@ -37,10 +37,11 @@ type compartment struct {
 	leakLog  sync.Once
 
 	// What follows belongs to the table and its lock.
-	refs       int       // calls that hold the compartment, queued ones included
-	restedAt   time.Time // when refs fell to 0, while listed
+	refs       int           // calls that hold the compartment, queued ones included
+	leftAt     time.Duration // when refs fell to 0, while listed
+	rest       uint64        // number of its latest stay in the list, from 1
 	prev, next *compartment
-	listed     bool // in the table's list of those at rest
+	listed     bool // in the table's list of those that no call holds
 }
 
 func (c *compartment) reject(r policy.Reason) {

@@ -11,24 +11,29 @@ import (
 // them beside the overflow compartment.
 //
 // A compartment is at rest when no call holds it and its breaker, if any, is
-// closed. Those at rest stand in a list, the longest at rest first. An insert
-// drops those at rest for longer than idle; at the bound it drops the first
-// of the list; if none is at rest, the new key shares the overflow
-// compartment. A compartment with calls inside is never dropped (its limit
-// would double), nor one whose breaker is not closed (it would forget).
+// closed. An insert drops those at rest for longer than idle; at the bound it
+// drops the one longest at rest; if none is at rest, the new key shares the
+// overflow compartment. A compartment with calls inside is never dropped (its
+// limit would double), nor one whose breaker is not closed (it would forget).
 //
-// All of this happens under one lock and in constant time, apart from the
-// drops, of which there is at most one for each earlier insert.
+// Compartments that no call holds stand in a list, those left first in front.
+// What state their breakers are in is asked only when one is about to be
+// dropped: calls come often, new keys seldom. One whose breaker is not closed
+// then leaves the list until its next call does.
+//
+// Finding, leaving and inserting take constant time under one lock, apart from
+// the drops, of which there is at most one for each time a call left.
 type table struct {
-	max   int
-	idle  time.Duration
-	build func(key string) *compartment
+	max    int
+	idle   time.Duration
+	origin time.Time // instants below are durations since then
+	build  func(key string) *compartment
 
 	mu sync.Mutex // guards the fields below, and the table's fields of every compartment in it
 	// Invariants, whenever mu is not held:
 	//   - len(byKey) <= max
-	//   - a listed compartment has refs == 0
-	//   - first..last is ordered by restedAt
+	//   - a listed compartment has refs == 0 and is in byKey
+	//   - first..last is ordered by leftAt
 	byKey       map[string]*compartment
 	overflow    *compartment
 	first, last *compartment
@@ -36,37 +41,87 @@ type table struct {
 }
 
 func newTable(max int, idle time.Duration, build func(key string) *compartment) *table {
-	return &table{max: max, idle: idle, build: build, byKey: make(map[string]*compartment)}
+	return &table{max: max, idle: idle, origin: time.Now(), build: build, byKey: make(map[string]*compartment)}
 }
 
 // acquire returns the compartment of key, pinned until release.
 func (t *table) acquire(key []byte) *compartment {
 	t.mu.Lock()
-	defer t.mu.Unlock()
 	c, ok := t.byKey[string(key)]
-	if !ok {
-		c = t.insertLocked(key)
+	if ok {
+		t.pinLocked(c)
 	}
+	t.mu.Unlock()
+	if !ok {
+		return t.insert(key)
+	}
+	return c
+}
+
+func (t *table) pinLocked(c *compartment) {
 	if c.listed {
 		t.unlistLocked(c)
 	}
 	c.refs++
-	return c
 }
 
-func (t *table) insertLocked(key []byte) *compartment {
-	now := time.Now()
-	for t.first != nil && now.Sub(t.first.restedAt) > t.idle {
-		t.dropLocked(t.first)
+// insert is acquire for a key that has no compartment yet.
+//
+// It drops others one by one, and asks their breakers without the lock, since
+// that may call listeners, who may ask for a snapshot, which needs the lock. A
+// call may come to the other meanwhile, and even go; then drop does nothing, as
+// the answer is worth nothing. If none came, the answer still holds: while no
+// call holds a compartment, its breaker neither leaves the closed state nor comes
+// back to it.
+func (t *table) insert(key []byte) *compartment {
+	now := time.Since(t.origin)
+	for {
+		c, other, rest := t.insertIfRoom(key, now)
+		if c != nil {
+			return c
+		}
+		closed := other.breaker == nil || other.breaker.State() == breaker.Closed
+		t.drop(other, rest, closed)
 	}
-	if len(t.byKey) >= t.max && t.first != nil {
-		t.dropLocked(t.first)
+}
+
+// insertIfRoom returns the compartment of key, pinned; or else the one that must
+// go first, and the number of its rest.
+func (t *table) insertIfRoom(key []byte, now time.Duration) (c, other *compartment, rest uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c, ok := t.byKey[string(key)]
+	if !ok {
+		full := len(t.byKey) >= t.max
+		if first := t.first; first != nil && (full || now-first.leftAt > t.idle) {
+			return nil, first, first.rest
+		}
+		if full {
+			c = t.overflowLocked()
+		} else {
+			c = t.buildLocked(string(key))
+			t.byKey[c.Key] = c
+		}
 	}
-	if len(t.byKey) < t.max {
-		c := t.buildLocked(string(key))
-		t.byKey[c.Key] = c
-		return c
+	t.pinLocked(c)
+	return c, nil, 0
+}
+
+// drop ends the rest of a compartment: for good if its breaker is closed, else
+// until the next call. If that rest is over, it does nothing.
+func (t *table) drop(c *compartment, rest uint64, closed bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !c.listed || c.rest != rest {
+		return
 	}
+	t.unlistLocked(c)
+	if closed {
+		delete(t.byKey, c.Key)
+	}
+}
+
+func (t *table) overflowLocked() *compartment {
 	if t.overflow == nil {
 		t.overflow = t.buildLocked(overflowKey)
 	}
@@ -86,29 +141,17 @@ func (t *table) buildLocked(key string) *compartment {
 func (t *table) release(c *compartment) {
 	t.mu.Lock()
 	c.refs--
-	free := c.refs == 0 && c != t.overflow
-	if free && c.breaker == nil {
-		t.listLocked(c)
-	}
-	t.mu.Unlock()
-	if !free || c.breaker == nil {
-		return
-	}
-	// Asking the breaker may call its listeners, who may ask for a snapshot,
-	// which needs the lock. Another call may come and go meanwhile; then the
-	// later release has listed it, or will.
-	if c.breaker.State() != breaker.Closed {
-		return
-	}
-	t.mu.Lock()
-	if c.refs == 0 && !c.listed && t.byKey[c.Key] == c {
+	if c.refs == 0 && c != t.overflow {
 		t.listLocked(c)
 	}
 	t.mu.Unlock()
 }
 
+// listLocked appends c. The clock is read under the lock, which keeps the list in
+// order, and only here, so that a compartment with other calls inside need not.
 func (t *table) listLocked(c *compartment) {
-	c.restedAt = time.Now()
+	c.leftAt = time.Since(t.origin)
+	c.rest++
 	c.listed = true
 	c.prev = t.last
 	if t.last != nil {
@@ -131,11 +174,6 @@ func (t *table) unlistLocked(c *compartment) {
 		t.last = c.prev
 	}
 	c.prev, c.next, c.listed = nil, nil, false
-}
-
-func (t *table) dropLocked(c *compartment) {
-	t.unlistLocked(c)
-	delete(t.byKey, c.Key)
 }
 
 // all returns the compartments that the table holds now.

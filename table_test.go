@@ -1,6 +1,7 @@
 package watertight_test
 
 import (
+	"context"
 	"fmt"
 	"runtime"
 	"strings"
@@ -93,6 +94,75 @@ func TestTableOverflowsOnlyWhenNothingIsAtRest(t *testing.T) {
 			admit(t, g, to(host)).Release()
 		}
 		assert.Equal(t, []string{"(overflow)", "1", "2", "3"}, keys(g))
+	})
+}
+
+// Whether a breaker is closed is asked when its compartment is about to go. That
+// can change its state, of which listeners hear, and they may ask anything.
+func TestTableAsksBreakersWhoseListenersAskBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var g *watertight.Guard
+		var heard []breaker.State
+		g = guard(t, `
+version: 1
+defaults: {maxCompartments: 1}
+policies:
+  - {name: hosts, side: client, breaker: {minCalls: 1, openFor: 1s, halfOpen: {maxWait: 1s}}}
+`, watertight.WithHooks(watertight.Hooks{
+			Transition: func(_ context.Context, e watertight.TransitionEvent) {
+				heard = append(heard, e.To)
+				assert.NotEmpty(t, g.Snapshot().Compartments)
+				if c, err := g.Admit(t.Context(), to("c")); err == nil {
+					c.Release()
+				}
+			},
+		}))
+		c := admit(t, g, to("a"))
+		c.SettleFailure()
+		c.Release()
+		time.Sleep(time.Second)
+		admit(t, g, to("a")).Release() // a probe that says nothing
+		time.Sleep(time.Second)
+		admit(t, g, to("b")).Release()
+		assert.Equal(t, []breaker.State{breaker.Open, breaker.HalfOpen, breaker.Open}, heard)
+		assert.Equal(t, []string{"(overflow)", "a"}, keys(g))
+	})
+}
+
+// A call that comes to a compartment while it is asked whether it may go keeps
+// it, and all others in their places.
+func TestTableKeepsACompartmentThatIsEnteredWhileAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var g *watertight.Guard
+		var asked bool
+		var entered watertight.Call
+		g = guard(t, `
+version: 1
+defaults: {maxCompartments: 2}
+policies:
+  - {name: hosts, side: client, breaker: {minCalls: 1, openFor: 1s, halfOpen: {maxWait: 1s}}}
+`, watertight.WithHooks(watertight.Hooks{
+			Transition: func(_ context.Context, e watertight.TransitionEvent) {
+				if e.Cause == breaker.CauseHalfOpenElapsed {
+					asked = true
+					var err error
+					entered, err = g.Admit(t.Context(), to("a"))
+					require.NoError(t, err)
+				}
+			},
+		}))
+		c := admit(t, g, to("a"))
+		c.SettleFailure()
+		c.Release()
+		time.Sleep(time.Second)
+		admit(t, g, to("a")).Release() // a probe that says nothing
+		time.Sleep(time.Second)
+		admit(t, g, to("x")).Release()
+		time.Sleep(time.Minute)
+		admit(t, g, to("b")).Release() // asks a, which has rested longest, and then takes the place of x
+		require.True(t, asked)
+		assert.Equal(t, []string{"a", "b"}, keys(g))
+		entered.Release()
 	})
 }
 

@@ -30,7 +30,7 @@ func (g *Guard) Admit(ctx context.Context, req *policy.Request) (Call, error) {
 	}
 
 	if d.Exempt != nil {
-		return g.passUncounted(ctx, sd.places[d.Exempt.Index].fixed, outer), nil
+		return g.passExempt(ctx, sd.places[d.Exempt.Index].fixed, outer), nil
 	}
 	if d.Bulkhead == nil && d.Breaker == nil || req.RouteKnown && req.Route == "" {
 		return g.passUnlimited(ctx, req, sd, outer)
@@ -42,16 +42,23 @@ func (g *Guard) Admit(ctx context.Context, req *policy.Request) (Call, error) {
 		// Everything that would decide has let this request in before.
 		return c, nil
 	}
-	err := c.admit(req)
-	if err != nil {
-		c.unpin()
+	admitted := false
+	// In a defer, for a hook that ends the goroutine and a context that panics.
+	defer func() {
+		if !admitted {
+			c.giveBack()
+			c.depart()
+		}
+	}()
+	if err := c.admit(req); err != nil {
 		return Call{left: c.left}, err
 	}
+	admitted = true
 	return c, nil
 }
 
-// passUncounted lets an exempt call through, drained or not.
-func (g *Guard) passUncounted(ctx context.Context, c *compartment, outer *mark) Call {
+// passExempt lets an exempt call through, drained or not.
+func (g *Guard) passExempt(ctx context.Context, c *compartment, outer *mark) Call {
 	call := Call{g: g, ctx: ctx, hookCtx: ctx, runCtx: ctx, outer: outer}
 	if !outer.has(c) {
 		c.granted.Add(1)
@@ -99,7 +106,6 @@ func (c *Call) enter(req *policy.Request, d policy.Decision) {
 	var buf [128]byte
 	if d.Breaker != nil {
 		c.breaker = c.side.compartment(buf[:0], req, d.Breaker, d.BreakerPattern)
-		c.slowCall = d.Breaker.Breaker.SlowCall
 	}
 	if d.Bulkhead != nil {
 		if d.Bulkhead == d.Breaker {
@@ -160,7 +166,8 @@ type refusal struct {
 	remaining               time.Duration
 }
 
-// admit takes the call through its breaker and its bulkhead.
+// admit takes the call through its breaker and its bulkhead. On an error the
+// call may still hold some of what it took.
 func (c *Call) admit(req *policy.Request) error {
 	decides := c.bulkhead
 	if decides == nil {
@@ -184,8 +191,7 @@ func (c *Call) admit(req *policy.Request) error {
 	}
 
 	if c.breaker != nil {
-		c.arrived = time.Now()
-		c.started = c.arrived
+		c.started = c.g.now()
 		var err error
 		if c.watch, err = c.breaker.breaker.Allow(c.hookCtx); err != nil {
 			return c.rejectOpen()
@@ -203,12 +209,12 @@ func (c *Call) admit(req *policy.Request) error {
 	return nil
 }
 
-// acquire gets the permit. On an error everything that the call had taken is
-// given back, but for the pins.
+// acquire gets the permit.
 func (c *Call) acquire() error {
 	b := c.bulkhead
 	var info bulkhead.Info
-	permit, err := b.bulkhead.AcquireInfo(c.ctx, &info)
+	var err error
+	c.permit, err = b.bulkhead.AcquireInfo(c.ctx, &info)
 	waited := info.Position > 0
 	if waited && c.g.hooks != nil {
 		c.g.hooks.wait(c.hookCtx, WaitEvent{
@@ -220,9 +226,6 @@ func (c *Call) acquire() error {
 		})
 	}
 	if err != nil {
-		if c.breaker != nil {
-			c.watch.Cancel()
-		}
 		reason, refused := reasonOf(err)
 		if !refused {
 			c.leave(b)
@@ -231,19 +234,10 @@ func (c *Call) acquire() error {
 		return c.reject(b, reason, err, refusal{limit: info.Limit, inFlight: info.InFlight, queued: info.Queued})
 	}
 	if waited && c.breaker != nil {
-		// The breaker may have opened while the call queued. Asking again only
-		// if its period changed keeps a half-open probe's place for it.
-		if c.watch.Stale() {
-			c.watch.Cancel()
-			if c.watch, err = c.breaker.breaker.Allow(c.hookCtx); err != nil {
-				permit.Release()
-				return c.rejectOpen()
-			}
+		if err := c.askAgain(); err != nil {
+			return err
 		}
-		c.watch = c.watch.Restart()
-		c.started = time.Now()
 	}
-	c.permit = permit
 	if h := c.g.hooks; h != nil {
 		var derived bool
 		c.runCtx, derived, c.granted = h.grant(c.hookCtx, GrantEvent{
@@ -257,6 +251,27 @@ func (c *Call) acquire() error {
 	return nil
 }
 
+// askAgain asks the breaker of a call that queued once more, if what it said
+// before is no longer worth anything: it may have opened meanwhile. If it still
+// holds, asking would cost a half-open probe its place.
+//
+// The watch is restarted first, and only then asked whether it is stale. The
+// other way round, a probe could be given up for its age between the two, and
+// the call go on as one that the breaker does not know of.
+func (c *Call) askAgain() error {
+	c.watch = c.watch.Restart()
+	if c.watch.Stale() {
+		var err error
+		if c.watch, err = c.breaker.breaker.Allow(c.hookCtx); err != nil {
+			return c.rejectOpen()
+		}
+	}
+	started := c.g.now()
+	c.queued = started - c.started
+	c.started = started
+	return nil
+}
+
 func waitResult(err error) string {
 	if err == nil {
 		return "granted"
@@ -267,7 +282,6 @@ func waitResult(err error) string {
 
 // leave counts a caller that left before it was admitted.
 func (c *Call) leave(by *compartment) {
-	c.leaveGate()
 	by.left.Add(1)
 	c.left = by
 }
@@ -279,9 +293,11 @@ func (c *Call) rejectOpen() error {
 	})
 }
 
-// reject counts and tells of a refusal by the compartment by, and returns it.
+// reject counts and tells of a refusal by the compartment by, and returns it. A
+// permit or a probe is given back before hooks are called, who may take their
+// time.
 func (c *Call) reject(by *compartment, reason policy.Reason, err error, r refusal) error {
-	c.leaveGate()
+	c.giveBack()
 	by.reject(reason)
 	retryAfter := by.retryAfter()
 	if r.remaining > 0 {

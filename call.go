@@ -3,6 +3,7 @@ package watertight
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	"github.com/watertight-go/watertight/breaker"
@@ -30,9 +31,8 @@ type Call struct {
 	granted  grants // what the Grant hooks returned
 	watch    breaker.Call
 
-	arrived  time.Time // only with a breaker
-	started  time.Time // likewise; the call proper, the queue excluded
-	slowCall time.Duration
+	started time.Duration // when the call proper began, by Guard.now; only with a breaker
+	queued  time.Duration // from its arrival until then, if it queued
 
 	left *compartment // of a call that was not admitted because its caller left
 
@@ -113,46 +113,37 @@ func (c *Call) SettleFailure() {
 
 func (c *Call) settle(o breaker.Outcome, weigh bool) {
 	c.settled = true
-	took := time.Since(c.started)
 	if weigh {
-		if err := c.callerErr(); err != nil {
-			o, took = c.weigh(err, o, took)
+		if err := c.ctx.Err(); err != nil {
+			o, took := c.weigh(err)
+			c.watch.DoneIn(c.hookCtx, o, took)
+			return
 		}
 	}
-	c.watch.DoneIn(c.hookCtx, o, took)
-}
-
-// callerErr returns why the caller's context has ended, nil if it has not. A
-// deadline is over when the clock says so: http.Client.Timeout ends the call
-// beneath by a timer of its own, which may be ahead of the context's.
-func (c *Call) callerErr() error {
-	if err := c.ctx.Err(); err != nil {
-		return err
-	}
-	if d, ok := c.ctx.Deadline(); ok && !time.Now().Before(d) {
-		return context.DeadlineExceeded
-	}
-	return nil
+	c.watch.Done(c.hookCtx, o)
 }
 
 // weigh judges a call whose caller's context ended.
-func (c *Call) weigh(err error, o breaker.Outcome, took time.Duration) (breaker.Outcome, time.Duration) {
+func (c *Call) weigh(err error) (breaker.Outcome, time.Duration) {
+	now := time.Now()
+	took := now.Sub(c.g.origin) - c.started
 	if errors.Is(err, context.DeadlineExceeded) {
-		deadline, ok := c.ctx.Deadline()
-		if !ok {
-			deadline = time.Now()
+		ran := took
+		if deadline, ok := c.ctx.Deadline(); ok {
+			ran -= now.Sub(deadline)
 		}
-		if 2*deadline.Sub(c.started) < deadline.Sub(c.arrived) {
+		if ran < c.queued { // less than half of both together
 			return breaker.Ignored, took
 		}
 		return breaker.Failure, took
 	}
-	if c.slowCall <= 0 || took < c.slowCall {
+	slowCall := c.breaker.rule.Breaker.SlowCall
+	if slowCall <= 0 || took < slowCall {
 		return breaker.Ignored, took
 	}
 	// Slow begins above slowCall for the breaker, at slowCall for a caller who
 	// ran out of patience.
-	return breaker.Success, max(took, c.slowCall+1)
+	return breaker.Success, max(took, slowCall+1)
 }
 
 // Release gives back what the call holds; the first time only. An outcome that
@@ -162,18 +153,18 @@ func (c *Call) Release() { c.release(false) }
 // Leak is Release for a response body that was dropped without being closed:
 // it is counted, and reported once for each compartment.
 func (c *Call) Leak() {
+	if c.released {
+		return
+	}
 	by := c.bulkhead
 	if by == nil {
 		by = c.counter
 	}
-	if by != nil && !c.released {
-		by.leaked.Add(1)
-		by.leakLog.Do(func() {
-			c.g.log().Warn("watertight: a response body was dropped without Close; its permit was held until the garbage collector found it",
-				"policy", by.Policy, "side", by.Side.String())
-		})
-	}
 	c.release(true)
+	if by != nil && by.leaked.Add(1) == 1 {
+		c.g.report(slog.LevelWarn, "watertight: a response body was dropped without Close; its permit was held until the garbage collector found it",
+			"policy", by.Policy, "side", by.Side.String())
+	}
 }
 
 func (c *Call) release(leaked bool) {
@@ -181,34 +172,37 @@ func (c *Call) release(leaked bool) {
 		return
 	}
 	c.released = true
+	c.giveBack()
+	defer c.depart()
+	if len(c.granted) > 0 {
+		c.g.hooks.release(c.granted, ReleaseEvent{Compartment: c.bulkhead.Compartment, Leaked: leaked})
+	}
+}
+
+// giveBack returns what others can use, the permit and a probe. Doing so again
+// does nothing.
+func (c *Call) giveBack() {
+	c.permit.Release()
+	c.permit = bulkhead.Permit{}
+	if c.counter != nil {
+		c.counter.inFlight.Add(-1)
+		c.counter = nil
+	}
 	if c.breaker != nil && !c.settled {
 		c.settled = true
 		c.watch.Cancel()
 	}
-	if c.bulkhead != nil {
-		c.permit.Release()
-	}
-	if c.counter != nil {
-		c.counter.inFlight.Add(-1)
-	}
-	if len(c.granted) > 0 {
-		c.g.hooks.release(c.granted, ReleaseEvent{Compartment: c.bulkhead.Compartment, Leaked: leaked})
-	}
-	c.unpin()
-	c.leaveGate()
 }
 
-// unpin lets the tables drop the call's compartments.
-func (c *Call) unpin() {
+// depart is the last that a call does: then the tables may drop its compartments,
+// and Drain, for which the call's hooks are part of it, may return.
+func (c *Call) depart() {
 	if c.bulkhead != nil {
 		c.bulkhead.unpin()
 	}
 	if c.breaker != nil && c.breaker != c.bulkhead {
 		c.breaker.unpin()
 	}
-}
-
-func (c *Call) leaveGate() {
 	if c.gated {
 		c.gated = false
 		c.side.gate.leave()

@@ -1,7 +1,6 @@
 package watertight
 
 import (
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -34,7 +33,6 @@ type compartment struct {
 	left     atomic.Uint64
 	leaked   atomic.Uint64
 	inFlight atomic.Int64 // only where there is no bulkhead to ask
-	leakLog  sync.Once
 
 	// What follows belongs to the table and its lock.
 	refs       int           // calls that hold the compartment, queued ones included

@@ -103,39 +103,49 @@ type TransitionEvent struct {
 // Release runs in reverse, as the Grants nest.
 type hookSets struct {
 	sets   []Hooks
-	logger func() *slog.Logger
+	report func(level slog.Level, msg string, args ...any)
 
 	mu       sync.Mutex // guards panicked
-	panicked map[string]bool
+	panicked map[hookName]bool
+}
+
+type hookName struct {
+	set  int // index
+	name string
 }
 
 // contain keeps a panicking hook away from the call that it tells of. It is
 // deferred around each hook.
-func (h *hookSets) contain(name string) {
+func (h *hookSets) contain(set int, name string) {
 	v := recover()
 	if v == nil {
 		return
 	}
+	key := hookName{set, name}
 	h.mu.Lock()
-	seen := h.panicked[name]
+	seen := h.panicked[key]
 	if h.panicked == nil {
-		h.panicked = make(map[string]bool)
+		h.panicked = make(map[hookName]bool)
 	}
-	h.panicked[name] = true
+	h.panicked[key] = true
 	h.mu.Unlock()
 	if !seen {
-		h.logger().Error("watertight: a hook panicked; later panics of this hook are not logged",
-			"hook", name, "panic", fmt.Sprint(v), "stack", string(debug.Stack()))
+		h.report(slog.LevelError, "watertight: a hook panicked; later panics of this hook are not logged",
+			"hook", name, "set", set, "panic", fmt.Sprint(v), "stack", string(debug.Stack()))
 	}
 }
 
+// attach returns what is to be called by Close.
 func (h *hookSets) attach(g *Guard) (detach []func()) {
 	for i := range h.sets {
 		if f := h.sets[i].Attach; f != nil {
 			func() {
-				defer h.contain("Attach")
+				defer h.contain(i, "Attach")
 				if d := f(g); d != nil {
-					detach = append(detach, d)
+					detach = append(detach, func() {
+						defer h.contain(i, "detach")
+						d()
+					})
 				}
 			}()
 		}
@@ -149,7 +159,7 @@ func (h *hookSets) arrive(ctx context.Context, req *policy.Request) (_ context.C
 	for i := range h.sets {
 		if f := h.sets[i].Arrive; f != nil {
 			func() {
-				defer h.contain("Arrive")
+				defer h.contain(i, "Arrive")
 				// A copy: what goes to an unknown function escapes, and only
 				// calls with such a hook shall pay for that.
 				r := *req
@@ -166,7 +176,7 @@ func (h *hookSets) wait(ctx context.Context, e WaitEvent) {
 	for i := range h.sets {
 		if f := h.sets[i].Wait; f != nil {
 			func() {
-				defer h.contain("Wait")
+				defer h.contain(i, "Wait")
 				f(ctx, e)
 			}()
 		}
@@ -185,7 +195,7 @@ func (h *hookSets) grant(ctx context.Context, e GrantEvent) (_ context.Context, 
 		if f := h.sets[i].Grant; f != nil {
 			panicked = true
 			func() {
-				defer h.contain("Grant")
+				defer h.contain(i, "Grant")
 				if c := f(ctx, e); c != nil {
 					ctx, derived = c, true
 				}
@@ -208,7 +218,7 @@ func (h *hookSets) release(gs grants, e ReleaseEvent) {
 	for i := len(gs) - 1; i >= 0; i-- {
 		if f := h.sets[i].Release; f != nil && gs[i] != nil {
 			func() {
-				defer h.contain("Release")
+				defer h.contain(i, "Release")
 				f(gs[i], e)
 			}()
 		}
@@ -219,7 +229,7 @@ func (h *hookSets) reject(ctx context.Context, e RejectEvent) {
 	for i := range h.sets {
 		if f := h.sets[i].Reject; f != nil {
 			func() {
-				defer h.contain("Reject")
+				defer h.contain(i, "Reject")
 				f(ctx, e)
 			}()
 		}
@@ -230,7 +240,7 @@ func (h *hookSets) transition(ctx context.Context, e TransitionEvent) {
 	for i := range h.sets {
 		if f := h.sets[i].Transition; f != nil {
 			func() {
-				defer h.contain("Transition")
+				defer h.contain(i, "Transition")
 				f(ctx, e)
 			}()
 		}

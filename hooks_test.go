@@ -199,6 +199,24 @@ func TestPanickingHooksChangeNothing(t *testing.T) {
 	})
 }
 
+// Two sets are two hooks, of which each is logged once.
+func TestPanicsAreLoggedForEachSetOfHooks(t *testing.T) {
+	var log bytes.Buffer
+	set := watertight.WithHooks(watertight.Hooks{
+		Attach: func(*watertight.Guard) func() { return func() { panic("detach") } },
+		Grant:  func(context.Context, watertight.GrantEvent) context.Context { panic("grant") },
+	})
+	g := guard(t, hooked, watertight.WithLogger(slog.New(slog.NewTextHandler(&log, nil))), set, set)
+	for range 3 {
+		admit(t, g, on("/")).Release()
+	}
+	g.Close()
+	g.Close()
+	for _, line := range []string{"hook=Grant set=0", "hook=Grant set=1", "hook=detach set=0", "hook=detach set=1"} {
+		assert.Equal(t, 1, strings.Count(log.String(), line+" "), line)
+	}
+}
+
 type lockedWriter struct {
 	mu *sync.Mutex
 	w  *bytes.Buffer

@@ -149,6 +149,82 @@ func TestTheQueueIsNotThePartOfTheCall(t *testing.T) {
 	}
 }
 
+// Where the rules for a caller's end turn, to the nanosecond. The call queues,
+// then runs until it settles.
+func TestACallersEndIsWeighedToTheNanosecond(t *testing.T) {
+	const ms = time.Millisecond
+	deadline := func(d time.Duration) func(context.Context) (context.Context, context.CancelFunc) {
+		return func(ctx context.Context) (context.Context, context.CancelFunc) { return context.WithTimeout(ctx, d) }
+	}
+	cancel := func(d time.Duration) func(context.Context) (context.Context, context.CancelFunc) {
+		return func(ctx context.Context) (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithCancel(ctx)
+			time.AfterFunc(d, cancel)
+			return ctx, cancel
+		}
+	}
+	for _, test := range []struct {
+		name   string
+		ctx    func(context.Context) (context.Context, context.CancelFunc)
+		queued time.Duration
+		ran    time.Duration
+		want   string
+	}{
+		{"half of the deadline queued", deadline(80 * ms), 40 * ms, 40 * ms, "failed"},
+		{"a little more", deadline(80 * ms), 40*ms + 1, 40*ms - 1, "neutral"},
+		{"a little less", deadline(80 * ms), 40*ms - 1, 40*ms + 1, "failed"},
+		{"noticed long after the deadline", deadline(80 * ms), 40*ms + 1, time.Hour, "neutral"},
+		{"noticed long after, half of it queued", deadline(80 * ms), 40 * ms, time.Hour, "both"},
+		{"no queue, a short deadline", deadline(1), 0, 1, "failed"},
+		{"a deadline of slowCall", deadline(100 * ms), 0, 100 * ms, "failed"},
+		{"a deadline above slowCall", deadline(100*ms + 1), 0, 100*ms + 1, "both"},
+		{"a deadline without a monotonic reading", func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithDeadline(ctx, time.Now().Add(80*ms).Round(0))
+		}, 40*ms + 1, 40*ms - 1, "neutral"},
+		{"a deadline that its context does not tell", func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return lateContext{ctx, time.Now().Add(80 * ms)}, func() {}
+		}, 40 * ms, 40 * ms, "failed"},
+		{"another one", func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return lateContext{ctx, time.Now().Add(80 * ms)}, func() {}
+		}, 40*ms + 1, 40*ms - 1, "neutral"},
+		{"cancelled just before slowCall", cancel(20 * ms), 10 * ms, 100*ms - 1, "neutral"},
+		{"cancelled at slowCall", cancel(20 * ms), 10 * ms, 100 * ms, "slow"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := guard(t, watched)
+				if test.queued > 0 {
+					for range 10 {
+						time.AfterFunc(test.queued, admit(t, g, to("a")).Release)
+					}
+				}
+				ctx, cancel := test.ctx(t.Context())
+				defer cancel()
+				call, err := g.Admit(ctx, to("a"))
+				assert.NoError(t, err)
+				time.Sleep(test.ran)
+				synctest.Wait()
+				call.SettleFailure()
+				call.Release()
+				assert.Equal(t, test.want, filed(t, g))
+			})
+		})
+	}
+}
+
+// A lateContext ends at a time that it does not tell.
+type lateContext struct {
+	context.Context
+	at time.Time
+}
+
+func (c lateContext) Err() error {
+	if !time.Now().Before(c.at) {
+		return context.DeadlineExceeded
+	}
+	return nil
+}
+
 func TestWithoutASlowRuleACancelIsNeutralHoweverLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := guard(t, `

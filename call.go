@@ -114,13 +114,26 @@ func (c *Call) SettleFailure() {
 func (c *Call) settle(o breaker.Outcome, weigh bool) {
 	c.settled = true
 	if weigh {
-		if err := c.ctx.Err(); err != nil {
+		if err := c.callerErr(); err != nil {
 			o, took := c.weigh(err)
 			c.watch.DoneIn(c.hookCtx, o, took)
 			return
 		}
 	}
 	c.watch.Done(c.hookCtx, o)
+}
+
+// callerErr returns why the caller's context has ended, nil if it has not. A
+// deadline is over when the clock says so: http.Client.Timeout ends the call
+// beneath by a timer of its own, which may be ahead of the context's.
+func (c *Call) callerErr() error {
+	if err := c.ctx.Err(); err != nil {
+		return err
+	}
+	if d, ok := c.ctx.Deadline(); ok && !time.Now().Before(d) {
+		return context.DeadlineExceeded
+	}
+	return nil
 }
 
 // weigh judges a call whose caller's context ended.

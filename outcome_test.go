@@ -184,7 +184,10 @@ func TestACallersEndIsWeighedToTheNanosecond(t *testing.T) {
 		{"a deadline that its context does not tell", func(ctx context.Context) (context.Context, context.CancelFunc) {
 			return lateContext{ctx, time.Now().Add(80 * ms)}, func() {}
 		}, 40 * ms, 40 * ms, "failed"},
-		{"another one", func(ctx context.Context) (context.Context, context.CancelFunc) {
+		{"a deadline ahead of its context", func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return aheadContext{ctx, time.Now().Add(80 * ms)}, func() {}
+		}, 40*ms + 1, 40*ms - 1, "neutral"},
+		{"another one that its context does not tell", func(ctx context.Context) (context.Context, context.CancelFunc) {
 			return lateContext{ctx, time.Now().Add(80 * ms)}, func() {}
 		}, 40*ms + 1, 40*ms - 1, "neutral"},
 		{"cancelled just before slowCall", cancel(20 * ms), 10 * ms, 100*ms - 1, "neutral"},
@@ -224,6 +227,14 @@ func (c lateContext) Err() error {
 	}
 	return nil
 }
+
+// An aheadContext tells a deadline, but has not ended yet.
+type aheadContext struct {
+	context.Context
+	at time.Time
+}
+
+func (c aheadContext) Deadline() (time.Time, bool) { return c.at, true }
 
 func TestWithoutASlowRuleACancelIsNeutralHoweverLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -173,8 +173,10 @@ func (c *Call) Leak() {
 	if by == nil {
 		by = c.counter
 	}
+	// Counted before, so that whoever sees the permit back sees why.
+	first := by != nil && by.leaked.Add(1) == 1
 	c.release(true)
-	if by != nil && by.leaked.Add(1) == 1 {
+	if first {
 		c.g.report(slog.LevelWarn, "watertight: a response body was dropped without Close; its permit was held until the garbage collector found it",
 			"policy", by.Policy, "side", by.Side.String())
 	}

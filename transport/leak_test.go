@@ -75,10 +75,10 @@ func TestDroppedBodiesAreFoundAndCounted(t *testing.T) {
 				var releases, leaks atomic.Int64
 				g, log := logged(t, `  - {name: p, bulkhead: {maxConcurrent: 3}}`, watertight.WithHooks(watertight.Hooks{
 					Release: func(_ context.Context, e watertight.ReleaseEvent) {
-						releases.Add(1)
 						if e.Leaked {
 							leaks.Add(1)
 						}
+						releases.Add(1)
 					},
 				}))
 				rt := transport.New(test.base, g)
@@ -91,6 +91,8 @@ func TestDroppedBodiesAreFoundAndCounted(t *testing.T) {
 				assert.Zero(t, c.Bulkhead.InFlight)
 				assert.EqualValues(t, 3, leaks.Load())
 				assert.Equal(t, 3, capacity(t, g))
+				// The permit does not wait for the log.
+				collect(t, func() bool { return strings.Contains(log(), "dropped without Close") })
 				assert.Equal(t, 1, strings.Count(log(), "dropped without Close"), log())
 				assert.Contains(t, log(), "policy=p")
 			})
@@ -106,7 +108,7 @@ func TestDroppedBodiesAreFoundBehindAClient(t *testing.T) {
 		_, err := client.Do(get(t, "http://up/").WithContext(context.Background()))
 		require.NoError(t, err)
 	}
-	collect(t, func() bool { return only(t, g).Leaked == 3 })
+	collect(t, func() bool { return only(t, g).Leaked == 3 && inFlight(t, g) == 0 })
 	assert.Equal(t, 3, capacity(t, g))
 }
 
@@ -122,6 +124,8 @@ func TestDroppedBodiesWithoutABulkhead(t *testing.T) {
 		open(t, rt, get(t, "http://up/"))
 		collect(t, func() bool { return only(t, g).InFlight == 0 })
 		assert.EqualValues(t, 1, only(t, g).Leaked, yaml)
+		// The permit does not wait for the log.
+		collect(t, func() bool { return strings.Contains(log(), "dropped without Close") })
 		assert.Equal(t, 1, strings.Count(log(), "dropped without Close"), yaml)
 		require.NoError(t, g.Drain(t.Context()), "nobody is inside")
 	}

@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
@@ -69,11 +70,12 @@ func newGateway(upstreams map[string]*url.URL, timeout time.Duration, wt *watert
 	guarded := transport.New(traced, wt)
 	for name, base := range upstreams {
 		g.proxies[name] = &httputil.ReverseProxy{
-			Rewrite:       rewrite(base, propagator),
-			Transport:     guarded,
-			FlushInterval: -1,
-			ErrorHandler:  failed,
-			ErrorLog:      slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+			Rewrite:        rewrite(base, propagator),
+			Transport:      guarded,
+			ModifyResponse: early,
+			FlushInterval:  -1,
+			ErrorHandler:   failed,
+			ErrorLog:       slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 		}
 	}
 	return g
@@ -94,10 +96,11 @@ func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// leave, and says so.
 	_ = http.NewResponseController(w).EnableFullDuplex()
 	if r.Body != nil && r.Body != http.NoBody {
-		ctx, cancel := context.WithCancel(r.Context())
-		defer cancel()
-		r = r.WithContext(ctx)
-		r.Body = &upload{r.Body, cancel}
+		ctx, broken := context.WithCancelCause(r.Context())
+		defer broken(nil)
+		body := &upload{ReadCloser: r.Body, broken: broken}
+		r = r.WithContext(context.WithValue(ctx, uploadKey{}, body))
+		r.Body = body
 	}
 	proxy.ServeHTTP(w, r)
 }
@@ -108,15 +111,39 @@ func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // held against the upstream: a few such clients could open its breaker.
 type upload struct {
 	io.ReadCloser
-	broken context.CancelFunc
+	broken context.CancelCauseFunc
+	ended  atomic.Bool // all of it has been read
 }
+
+// uploadKey is the key of the *upload in the context of a request with a body.
+type uploadKey struct{}
+
+// errUnreadable is why the context ends if what the client sends makes no sense.
+// If the client is gone, net/http has ended the context before, for its own reason.
+var errUnreadable = errors.New("app: the request's body cannot be read")
 
 func (u *upload) Read(p []byte) (int, error) {
 	n, err := u.ReadCloser.Read(p)
-	if err != nil && err != io.EOF {
-		u.broken()
+	switch {
+	case err == io.EOF:
+		u.ended.Store(true)
+	case err != nil:
+		u.broken(errUnreadable)
 	}
 	return n, err
+}
+
+// early closes an HTTP/1 connection after a response that came before the end of
+// the request's body. In full duplex net/http reads what is left of the body only
+// after the handler has returned, and panics when it then goes on to the next
+// request.
+func early(resp *http.Response) error {
+	r := resp.Request // with the protocol version of the client's
+	body, ok := r.Context().Value(uploadKey{}).(*upload)
+	if ok && r.ProtoMajor == 1 && !body.ended.Load() && resp.StatusCode != http.StatusSwitchingProtocols {
+		resp.Header.Set("Connection", "close")
+	}
+	return nil
 }
 
 // splitPath takes the path of a request to the gateway apart. What is left for
@@ -188,6 +215,8 @@ func failed(w http.ResponseWriter, r *http.Request, err error) {
 	switch {
 	case errors.As(err, &rejected):
 		middleware.WriteRejection(w, r, rejected)
+	case errors.Is(context.Cause(r.Context()), errUnreadable):
+		problem(w, r, http.StatusBadRequest, "Unreadable body", "The body of the request makes no sense.")
 	case errors.Is(r.Context().Err(), context.Canceled):
 		problem(w, r, http.StatusServiceUnavailable, "Client left", "The client left, or the server stopped, before the upstream answered.")
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():

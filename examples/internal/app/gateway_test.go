@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"strings"
 	"testing"
 	"time"
@@ -381,6 +382,93 @@ policies:
 	}
 	gate.open()
 	assert.Equal(t, http.StatusOK, receive(t, held).StatusCode)
+}
+
+// E02: net/http reads the rest of the body after the answer, and must not take
+// what comes behind it for the next request.
+func TestAnswerBeforeTheEndOfTheBodyClosesTheConnection(t *testing.T) {
+	up := upstream(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/eager" {
+			w.Header().Set("Connection", "close") // or net/http itself waits for the body
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		_, _ = io.Copy(w, r.Body)
+	})
+	var log buffer
+	a := startLogging(t, roomy, app.Config{Upstreams: map[string]string{"up": up}}, &log)
+	for _, tt := range []struct {
+		path, length, body, rest string
+		status                   int
+		closes                   bool
+	}{
+		{"/eager", "Content-Length: 4", "", "body", http.StatusUnauthorized, true},
+		{"/eager", "Transfer-Encoding: chunked", "", "4\r\nbody\r\n0\r\n\r\n", http.StatusUnauthorized, true},
+		{"/echo", "Content-Length: 4", "body", "", http.StatusOK, false},
+		{"/echo", "Transfer-Encoding: chunked", "4\r\nbody\r\n0\r\n\r\n", "", http.StatusOK, false},
+	} {
+		name := tt.path + " " + tt.length
+		c := dial(t, a)
+		c.say(t, "POST /upstream/up"+tt.path+" HTTP/1.1", "Host: x", tt.length, "", tt.body)
+		resp := c.head(t, "POST")
+		assert.Equal(t, tt.status, resp.StatusCode, name)
+		assert.Equal(t, tt.closes, resp.Close, name)
+		_, err := io.Copy(io.Discard, resp.Body)
+		require.NoError(t, err, name)
+
+		_, _ = io.WriteString(c, tt.rest+"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n") // it may be closed by now
+		if tt.closes {
+			_, err := c.r.ReadByte()
+			assert.Error(t, err, name)
+		} else {
+			assert.Equal(t, http.StatusOK, c.head(t, "GET").StatusCode, name)
+		}
+	}
+	assert.NotContains(t, log.String(), "panic")
+}
+
+// On HTTP/2, closing would take the connection from under the other requests.
+func TestAnswerBeforeTheEndOfTheBodyKeepsHTTP2(t *testing.T) {
+	eager := upstream(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Connection", "close")
+		w.WriteHeader(http.StatusUnauthorized)
+	})
+	a := start(t, roomy, app.Config{Upstreams: map[string]string{"eager": eager}})
+	h2 := http2(t)
+	for i := range 3 {
+		unsent, _ := io.Pipe()
+		var reused bool
+		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{
+			GotConn: func(info httptrace.GotConnInfo) { reused = info.Reused },
+		})
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, a.URL()+"/upstream/eager/", unsent)
+		require.NoError(t, err)
+		resp, err := h2.RoundTrip(req)
+		require.NoError(t, err)
+		_, err = io.Copy(io.Discard, resp.Body)
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+		assert.Equal(t, http.StatusUnauthorized, resp.StatusCode)
+		assert.Equal(t, i > 0, reused)
+	}
+}
+
+// A client that sends nonsense is told so, and is not held against the route
+// either.
+func TestNonsenseAsBodyIsTheClientsFault(t *testing.T) {
+	up := upstream(t, func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) })
+	a := start(t, `
+version: 1
+policies:
+  - name: watchful
+    breaker: {window: {calls: 1}, minCalls: 1, openFor: 1h}
+`, app.Config{Upstreams: map[string]string{"up": up}})
+	c := dial(t, a)
+	c.say(t, "POST /upstream/up/ HTTP/1.1", "Host: x", "Transfer-Encoding: chunked", "", "4", "half", "this is not a length", "")
+	assert.Equal(t, http.StatusBadRequest, c.head(t, "POST").StatusCode)
+	eventually(t, func() bool { return inFlight(a, "watchful", "/upstream/{name}/*") == 0 }, "the call should end")
+	assert.Equal(t, "closed", breakerState(a, "/upstream/{name}/*"))
+	assert.Equal(t, "closed", breakerState(a, up))
 }
 
 func TestParseUpstream(t *testing.T) {

@@ -29,13 +29,18 @@ const patience = 20 * time.Second
 // that is empty. It ends with the test, and what is still inside is cut off.
 func start(t *testing.T, yaml string, cfg app.Config) *app.App {
 	t.Helper()
+	return startLogging(t, yaml, cfg, new(buffer))
+}
+
+// startLogging does what start does, and the server writes its log to stderr.
+func startLogging(t *testing.T, yaml string, cfg app.Config, stderr *buffer) *app.App {
+	t.Helper()
 	if yaml != "" {
 		set, err := policy.Parse("test.yaml", []byte(yaml))
 		require.NoError(t, err)
 		cfg.Policies = set
 	}
-	var stderr buffer
-	cfg.Stderr = &stderr
+	cfg.Stderr = stderr
 	a, err := app.Start(t.Context(), cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() {
@@ -47,6 +52,19 @@ func start(t *testing.T, yaml string, cfg app.Config) *app.App {
 		}
 	})
 	return a
+}
+
+// http2 returns a transport that speaks nothing but cleartext HTTP/2, on one
+// connection.
+func http2(t *testing.T) *http.Transport {
+	t.Helper()
+	tr := &http.Transport{
+		Protocols: new(http.Protocols),
+		HTTP2:     &http.HTTP2Config{StrictMaxConcurrentRequests: true},
+	}
+	tr.Protocols.SetUnencryptedHTTP2(true)
+	t.Cleanup(tr.CloseIdleConnections)
+	return tr
 }
 
 // A buffer may be written by one goroutine while another reads it.

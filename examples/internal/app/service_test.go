@@ -155,10 +155,7 @@ policies:
 func TestHTTP2(t *testing.T) {
 	gate := newGate(t)
 	a := start(t, roomy, app.Config{Upstreams: map[string]string{"gate": gate.url}})
-	var protocols http.Protocols
-	protocols.SetUnencryptedHTTP2(true)
-	tr := &http.Transport{Protocols: &protocols, HTTP2: &http.HTTP2Config{StrictMaxConcurrentRequests: true}}
-	defer tr.CloseIdleConnections()
+	tr := http2(t)
 	get := func(path string) (int, string) {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, a.URL()+path, nil)
 		if !assert.NoError(t, err) {

@@ -60,7 +60,7 @@ func (g *Guard) Admit(ctx context.Context, req *policy.Request) (Call, error) {
 // passExempt lets an exempt call through, drained or not.
 func (g *Guard) passExempt(ctx context.Context, c *compartment, outer *mark) Call {
 	call := Call{g: g, ctx: ctx, hookCtx: ctx, runCtx: ctx, outer: outer}
-	if !outer.has(c) {
+	if !outer.has(forPermit, c) {
 		c.granted.Add(1)
 		c.inFlight.Add(1)
 		call.counter = c
@@ -94,14 +94,7 @@ func (g *Guard) passUnlimited(ctx context.Context, req *policy.Request, sd *side
 // already, and pins them.
 func (c *Call) enter(req *policy.Request, d policy.Decision) {
 	if c.outer != nil && !req.RouteKnown {
-		// A handler that knows no route cannot tell which compartment of a
-		// per: route policy is the request's; the one further out could.
-		if d.Breaker != nil && d.Breaker.PerOn(req.Side) == policy.PerRoute && c.outer.hasRule(d.Breaker) {
-			d.Breaker = nil
-		}
-		if d.Bulkhead != nil && d.Bulkhead.PerOn(req.Side) == policy.PerRoute && c.outer.hasRule(d.Bulkhead) {
-			d.Bulkhead = nil
-		}
+		d = c.outer.trusted(req, d)
 	}
 	var buf [128]byte
 	if d.Breaker != nil {
@@ -114,18 +107,8 @@ func (c *Call) enter(req *policy.Request, d policy.Decision) {
 			c.bulkhead = c.side.compartment(buf[:0], req, d.Bulkhead, d.BulkheadPattern)
 		}
 	}
-	if c.outer == nil {
-		return
-	}
-	if c.breaker != nil && c.outer.has(c.breaker) {
-		if c.breaker != c.bulkhead {
-			c.breaker.unpin()
-		}
-		c.breaker = nil
-	}
-	if c.bulkhead != nil && c.outer.has(c.bulkhead) {
-		c.bulkhead.unpin()
-		c.bulkhead = nil
+	if c.outer != nil {
+		c.dropEntered()
 	}
 }
 

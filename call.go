@@ -23,6 +23,7 @@ type Call struct {
 	runCtx  context.Context // what the call runs under: hookCtx, or what Grant made of it
 	derived bool            // runCtx is not ctx
 	outer   *mark           // of the request, if it met this Guard before
+	mark    *mark           // of this call, if MarkedContext made one
 
 	bulkhead *compartment // that granted the permit; nil: none asked
 	breaker  *compartment // that watches; nil: none asked
@@ -67,14 +68,17 @@ func (c *Call) MarkedContext() (ctx context.Context, derived bool) {
 	if c.g == nil || c.g.wraps.Load() <= 1 {
 		return c.runCtx, c.derived
 	}
-	m := &mark{entered: [2]*compartment{c.bulkhead, c.breaker}, gated: c.gated, outer: c.outer}
-	if c.bulkhead == nil && c.breaker == nil {
-		if c.counter == nil {
-			return c.runCtx, c.derived // in nothing that outer does not name
+	if c.mark == nil {
+		in := [...]*compartment{forPermit: c.bulkhead, forOutcome: c.breaker}
+		if c.bulkhead == nil && c.breaker == nil {
+			if c.counter == nil {
+				return c.runCtx, c.derived // in nothing that outer does not name
+			}
+			in[forPermit] = c.counter
 		}
-		m.entered[0] = c.counter
+		c.mark = &mark{entered: in, gated: c.gated, outer: c.outer}
 	}
-	return context.WithValue(c.runCtx, markKey{c.g}, m), true
+	return context.WithValue(c.runCtx, markKey{c.g}, c.mark), true
 }
 
 // SettleStatus files the outcome of a call that was answered with an HTTP
@@ -187,6 +191,9 @@ func (c *Call) release(leaked bool) {
 		return
 	}
 	c.released = true
+	if c.mark != nil {
+		c.mark.released.Store(true)
+	}
 	c.giveBack()
 	defer c.depart()
 	if len(c.granted) > 0 {

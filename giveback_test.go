@@ -119,7 +119,7 @@ func TestAProbeGivesEverythingBackWhereverItsWayEnds(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var hooks atomic.Pointer[watertight.Hooks] // only while the probe is on its way
-				g := guard(t, single, watertight.WithHooks(hooksIn(&hooks)))
+				g := guard(t, single, watertight.WithHooks(hooksIn(&hooks)), watertight.WithLogger(slog.New(slog.DiscardHandler)))
 				old := admit(t, g, to("a"))
 				old.SettleFailure()
 				time.Sleep(time.Second)

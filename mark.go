@@ -2,6 +2,7 @@ package watertight
 
 import (
 	"context"
+	"sync/atomic"
 
 	"github.com/watertight-go/watertight/policy"
 )
@@ -16,15 +17,37 @@ import (
 
 type markKey struct{ g *Guard }
 
+// A mark is one call that the request is inside of. The context may outlive the
+// call, in work that its handler left behind: a mark whose call was released
+// says nothing any more.
 type mark struct {
-	entered [2]*compartment
-	gated   bool // counted at the gate, so that draining waits for it
-	outer   *mark
+	entered  [2]*compartment // by role
+	gated    bool            // counted at the gate, so that draining waits for it
+	released atomic.Bool     // by the call's owner, once; read by whoever has the context
+	outer    *mark
 }
 
-func (m *mark) has(c *compartment) bool {
-	for ; m != nil; m = m.outer {
-		if m.entered[0] == c || m.entered[1] == c {
+// A role is what a call enters a compartment for. It may want both of one, and
+// have got only one of them further out.
+type role int
+
+const (
+	forPermit  role = iota // its bulkhead, or its count where it has none
+	forOutcome             // its breaker
+)
+
+// current returns the first of m and those outside of it whose call was not
+// released.
+func (m *mark) current() *mark {
+	for m != nil && m.released.Load() {
+		m = m.outer
+	}
+	return m
+}
+
+func (m *mark) has(as role, c *compartment) bool {
+	for m = m.current(); m != nil; m = m.outer.current() {
+		if m.entered[as] == c {
 			return true
 		}
 	}
@@ -34,7 +57,7 @@ func (m *mark) has(c *compartment) bool {
 // inside reports whether draining waits for the request already: an exempt call
 // further out does not count.
 func (m *mark) inside() bool {
-	for ; m != nil; m = m.outer {
+	for m = m.current(); m != nil; m = m.outer.current() {
 		if m.gated {
 			return true
 		}
@@ -43,20 +66,51 @@ func (m *mark) inside() bool {
 }
 
 // hasRule reports whether the request is in a compartment of r already.
-func (m *mark) hasRule(r *policy.Rule) bool {
-	for ; m != nil; m = m.outer {
-		for _, c := range m.entered {
-			if c != nil && c.rule == r {
-				return true
-			}
+func (m *mark) hasRule(as role, r *policy.Rule) bool {
+	for m = m.current(); m != nil; m = m.outer.current() {
+		if c := m.entered[as]; c != nil && c.rule == r {
+			return true
 		}
 	}
 	return false
 }
 
+// trusted leaves out of d, the decision of a handler that knows no route, what it
+// cannot judge: which compartment of a per: route policy is the request's. If the
+// request is in one of that policy's already, a handler further out could.
+func (m *mark) trusted(req *policy.Request, d policy.Decision) policy.Decision {
+	if r := d.Breaker; r != nil && r.PerOn(req.Side) == policy.PerRoute && m.hasRule(forOutcome, r) {
+		d.Breaker = nil
+	}
+	if r := d.Bulkhead; r != nil && r.PerOn(req.Side) == policy.PerRoute && m.hasRule(forPermit, r) {
+		d.Bulkhead = nil
+	}
+	return d
+}
+
+// dropEntered leaves to the calls further out what they have entered.
+func (c *Call) dropEntered() {
+	breaker, bulkhead := c.breaker, c.bulkhead
+	if breaker != nil && c.outer.has(forOutcome, breaker) {
+		c.breaker = nil
+	}
+	if bulkhead != nil && c.outer.has(forPermit, bulkhead) {
+		c.bulkhead = nil
+	}
+	// Where both are one, there is one pin for both.
+	if breaker != nil && breaker != c.breaker && breaker != c.bulkhead {
+		breaker.unpin()
+	}
+	if bulkhead != nil && bulkhead != breaker && bulkhead != c.bulkhead {
+		bulkhead.unpin()
+	}
+}
+
+// markOf returns the mark of the innermost call that a request with this context
+// is inside of, nil if it is in none.
 func (g *Guard) markOf(ctx context.Context) *mark {
 	m, _ := ctx.Value(markKey{g}).(*mark)
-	return m
+	return m.current()
 }
 
 // Wrapped tells the Guard that one more handler admits its requests through

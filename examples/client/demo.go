@@ -49,7 +49,7 @@ type demo struct {
 }
 
 func newDemo(ctx context.Context, cfg config, out io.Writer) (_ *demo, err error) {
-	d := &demo{cfg: cfg, out: out}
+	d := &demo{cfg: cfg, out: &lines{out: out}}
 	defer func() {
 		if err != nil {
 			d.close()
@@ -133,6 +133,18 @@ func (d *demo) plan() {
 	for _, f := range d.flows {
 		f.results = newResults()
 	}
+}
+
+// lines lets several goroutines print, each a line at a time.
+type lines struct {
+	mu  sync.Mutex // guards out
+	out io.Writer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.out.Write(p)
 }
 
 // A fault is the pair of upstreams, and what becomes of one of them.

@@ -17,9 +17,11 @@ import (
 //     no longer takes room; Release alone files no outcome;
 //   - a *[RejectedError]: a policy refused;
 //   - ctx.Err() itself: the caller left before it was admitted. A context that
-//     is done loses even if a permit is free.
+//     is done loses even if a permit is free. [Call.Left] of the Call is what a
+//     server answers.
 //
-// req is only read, and not kept.
+// What no policy limits is let through without a look at ctx. ctx must not be
+// nil, nor req, which is only read, and not kept.
 func (g *Guard) Admit(ctx context.Context, req *policy.Request) (Call, error) {
 	sd := &g.sides[sideIndex(req.Side)]
 	d := g.set.Match(req)
@@ -61,6 +63,7 @@ func (g *Guard) Admit(ctx context.Context, req *policy.Request) (Call, error) {
 func (g *Guard) passExempt(ctx context.Context, c *compartment, outer *mark) Call {
 	call := Call{g: g, ctx: ctx, hookCtx: ctx, runCtx: ctx, outer: outer}
 	if !outer.has(forPermit, c) {
+		c.meet()
 		c.granted.Add(1)
 		c.inFlight.Add(1)
 		call.counter = c
@@ -76,6 +79,7 @@ func (g *Guard) passUnlimited(ctx context.Context, req *policy.Request, sd *side
 		// Admitted further out; what limits nothing need not count it again.
 		return Call{g: g, ctx: ctx, hookCtx: ctx, runCtx: ctx, outer: outer}, nil
 	}
+	c.meet()
 	call := Call{g: g, side: sd, ctx: ctx, hookCtx: ctx, runCtx: ctx}
 	if !sd.gate.enter() {
 		if h := g.hooks; h != nil {
@@ -116,6 +120,7 @@ func (c *Call) enter(req *policy.Request, d policy.Decision) {
 func (s *side) compartment(buf []byte, req *policy.Request, r *policy.Rule, pattern string) *compartment {
 	p := &s.places[r.Index]
 	if p.fixed != nil {
+		p.fixed.meet()
 		return p.fixed
 	}
 	return p.table.acquire(appendKey(buf, req, r.PerOn(req.Side), pattern))

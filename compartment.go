@@ -28,6 +28,7 @@ type compartment struct {
 	bulkhead *bulkhead.Bulkhead
 	breaker  *breaker.Breaker
 
+	met      atomic.Bool // by a call, while table is nil
 	granted  atomic.Uint64
 	rejected [len(reasons)]atomic.Uint64
 	left     atomic.Uint64
@@ -67,21 +68,11 @@ func (c *compartment) rejectStatus(r policy.Reason) int {
 	return c.rule.RejectStatus(r)
 }
 
-func (c *compartment) used() bool {
-	if c.granted.Load() > 0 || c.left.Load() > 0 || c.inFlight.Load() > 0 {
-		return true
+// meet notes that a call has met c, for those that are there before any did.
+func (c *compartment) meet() {
+	if !c.met.Load() { // a write would take the cache line from the other cores each time
+		c.met.Store(true)
 	}
-	for i := range c.rejected {
-		if c.rejected[i].Load() > 0 {
-			return true
-		}
-	}
-	if c.breaker != nil {
-		// It may watch calls that another policy's bulkhead counts.
-		b := c.breaker.Snapshot()
-		return b.Calls > 0 || b.State != breaker.Closed
-	}
-	return false
 }
 
 // defaultRetryAfter is what a refusal says that no policy stands behind.

@@ -66,8 +66,10 @@ func (g *gate) markEmpty() {
 // Calls that are inside go on, and so does the client side, which they need.
 // When the last request has left, the client side is shut as well and Drain
 // waits for its calls, response bodies included. It returns nil when nothing
-// is in flight, or ctx.Err() if ctx ends first; the Guard stays shut either
-// way, and Drain may be called again to wait longer.
+// but exempt calls is in flight, or ctx.Err() if ctx ends first; the Guard stays
+// shut either way, and Drain may be called again to wait longer. It may be
+// called by several goroutines at once, but a handler or hook that waits for it
+// waits for itself.
 func (g *Guard) Drain(ctx context.Context) error {
 	g.draining.Store(true)
 	for _, s := range []policy.Side{policy.Server, policy.Client} {

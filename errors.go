@@ -1,12 +1,10 @@
 package watertight
 
 import (
-	"errors"
 	"net/http"
 	"strings"
 	"time"
 
-	"github.com/watertight-go/watertight/breaker"
 	"github.com/watertight-go/watertight/bulkhead"
 	"github.com/watertight-go/watertight/policy"
 )
@@ -75,17 +73,16 @@ func defaultStatus(r policy.Reason) int {
 }
 
 // reasonOf returns why the bulkhead refused, and false for an error that is
-// the caller's own.
+// the caller's own. It compares, and does not look inside: what is in a caller's
+// error is the caller's.
 func reasonOf(err error) (policy.Reason, bool) {
-	switch {
-	case errors.Is(err, bulkhead.ErrFull):
+	switch err {
+	case bulkhead.ErrFull:
 		return policy.Full, true
-	case errors.Is(err, bulkhead.ErrWaitTimeout):
+	case bulkhead.ErrWaitTimeout:
 		return policy.WaitTimeout, true
-	case errors.Is(err, bulkhead.ErrClosed):
+	case bulkhead.ErrClosed:
 		return policy.Draining, true
-	case errors.Is(err, breaker.ErrOpen):
-		return policy.Open, true
 	}
 	return policy.Canceled, false
 }

@@ -3,7 +3,6 @@ package watertight
 import (
 	"context"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -27,8 +26,8 @@ type Guard struct {
 	wraps    atomic.Int64 // handlers that middleware has wrapped; see mark.go
 	draining atomic.Bool
 
-	closing sync.Once
-	detach  []func()
+	closed atomic.Bool
+	detach []func()
 }
 
 // A side is what a Guard holds for the server or the client side, which never
@@ -66,7 +65,8 @@ type optionFunc func(*options)
 func (f optionFunc) apply(o *options) { f(o) }
 
 // WithHooks adds a set of hooks; see package metrics for the ready-made ones.
-// Given more than once, all sets are called, in the order given.
+// Given more than once, all sets are called in the order given; only the
+// Releases are called in the reverse order, as their Grants nest.
 func WithHooks(h Hooks) Option {
 	return optionFunc(func(o *options) { o.hooks = append(o.hooks, h) })
 }
@@ -154,14 +154,15 @@ func (g *Guard) build(r *policy.Rule, s policy.Side, key string) *compartment {
 	return c
 }
 
-// Close calls what the hooks' Attach returned, once. It leaves calls alone:
-// see [Guard.Drain] for those.
+// Close calls what the hooks' Attach returned, the first time only. It leaves
+// calls alone: see [Guard.Drain] for those.
 func (g *Guard) Close() {
-	g.closing.Do(func() {
-		for _, detach := range g.detach {
-			detach()
-		}
-	})
+	if g.closed.Swap(true) {
+		return
+	}
+	for _, detach := range g.detach {
+		detach()
+	}
 }
 
 // now reads the clock. Time since an instant costs half of what time.Now does,

@@ -3,6 +3,7 @@ package watertight_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"testing"
 	"testing/synctest"
@@ -234,6 +235,38 @@ policies:
 	}
 	assert.EqualValues(t, 1000, compartment(t, g, "all", "/").Left)
 	assert.Zero(t, compartment(t, g, "all", "/").Granted)
+}
+
+// A caller's own error is its own, whatever it wraps.
+func TestACallersErrorIsNoRefusal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := guard(t, `
+version: 1
+policies:
+  - {name: all, per: policy, bulkhead: {maxConcurrent: 1, maxWait: 1h}}
+`)
+		held := admit(t, g, to("a"))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := g.Admit(wrappingContext{ctx}, to("a"))
+		require.ErrorIs(t, err, bulkhead.ErrFull)
+		var rejected *watertight.RejectedError
+		require.NotErrorAs(t, err, &rejected)
+		c := compartment(t, g, "all", "")
+		assert.EqualValues(t, 1, c.Left)
+		assert.Zero(t, c.Rejected["full"])
+		held.Release()
+	})
+}
+
+// A wrappingContext says in its error what another bulkhead said.
+type wrappingContext struct{ context.Context }
+
+func (c wrappingContext) Err() error {
+	if err := c.Context.Err(); err != nil {
+		return fmt.Errorf("gone: %w", bulkhead.ErrFull)
+	}
+	return nil
 }
 
 func TestRefusalsCarryThePolicysStatusAndRetryAfter(t *testing.T) {

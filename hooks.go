@@ -13,18 +13,22 @@ import (
 )
 
 // Hooks is a set of functions that a [Guard] calls as things happen. Any of
-// them may be nil. Hooks run on the goroutine of the call that they tell of,
-// outside all locks: they may call back into the Guard, must be safe for
-// concurrent use, and should return at once. A hook never changes an
-// admission; one that panics is logged once and otherwise ignored.
+// them may be nil. A hook runs outside all locks on the goroutine that makes
+// happen what it tells of: that of the call as a rule, that of whoever ends the
+// call for Release, and for Transition perhaps another call's or that of a
+// Snapshot, since changes of one breaker are told one after the other. It may
+// call back into the Guard, must be safe for concurrent use, and should return
+// at once, for the call waits for it. A hook never changes an admission; one
+// that panics is logged once and otherwise ignored.
 type Hooks struct {
 	// Attach is called by [New] with the new Guard; the function that it
 	// returns, if any, by [Guard.Close].
 	Attach func(g *Guard) (detach func())
 
 	// Arrive is called before anything is decided about a call that some
-	// policy limits. The other hooks of the call get the context that it
-	// returns; nil means unchanged.
+	// policy limits, or that is refused as draining. The other hooks of the
+	// call get the context that it returns; nil means unchanged. Nothing is
+	// told of a call whose context was done when it came.
 	Arrive func(ctx context.Context, req *policy.Request) context.Context
 
 	// Wait is called when a call that had to queue for a permit has got it,

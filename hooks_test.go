@@ -199,6 +199,23 @@ func TestPanickingHooksChangeNothing(t *testing.T) {
 	})
 }
 
+func TestDetachMayCloseAgain(t *testing.T) {
+	var detached int
+	g := guard(t, hooked, watertight.WithHooks(watertight.Hooks{
+		Attach: func(g *watertight.Guard) func() {
+			_ = g.Snapshot()
+			return func() { detached++; g.Close() }
+		},
+	}), watertight.WithHooks(watertight.Hooks{
+		Attach: func(*watertight.Guard) func() { return nil },
+	}))
+	g.Close()
+	g.Close()
+	assert.Equal(t, 1, detached)
+	admit(t, g, on("/")).Release() // calls go on
+	guard(t, hooked).Close()
+}
+
 // Two sets are two hooks, of which each is logged once.
 func TestPanicsAreLoggedForEachSetOfHooks(t *testing.T) {
 	var log bytes.Buffer

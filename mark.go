@@ -116,6 +116,7 @@ func (g *Guard) markOf(ctx context.Context) *mark {
 // Wrapped tells the Guard that one more handler admits its requests through
 // it. Package middleware calls it. From the second on, admitted server
 // requests carry a mark in their context, so that one that passes two such
-// handlers is counted once; the mark costs the allocations of a context and a
-// copied request, which is why a single handler goes without.
+// handlers is counted once, for as long as the outer one's call is not
+// released; the mark costs the allocations of a context and a copied request,
+// which is why a single handler goes without.
 func (g *Guard) Wrapped() { g.wraps.Add(1) }

@@ -53,13 +53,15 @@ type BreakerSnapshot struct {
 
 // Snapshot returns what every compartment looks like now, in the order of the
 // policies, then server before client, then by key, those that no policy
-// matches last. Compartments that no call has met are left out. Each
-// compartment is consistent within itself; no call is held up.
+// matches last. Compartments that no call has met are left out. The figures of
+// one bulkhead, and those of one breaker, are of the same instant; counts are
+// read one after the other while calls go on. A table of many keys makes the
+// calls that look up theirs wait for as long as it takes to list them.
 func (g *Guard) Snapshot() Snapshot {
 	out := Snapshot{Version: 1, Compartments: []CompartmentSnapshot{}}
 	for _, cs := range g.compartments() {
 		for _, c := range cs {
-			if c.table != nil || c.used() {
+			if c.table != nil || c.met.Load() {
 				out.Compartments = append(out.Compartments, c.snapshot())
 			}
 		}

@@ -60,7 +60,9 @@ func (p *Pool) Resize(core, max int) {
 //
 // If Max grows, exactly the waiting tasks that now fit start, oldest first. If it
 // shrinks, no task that runs is disturbed: surplus workers end when they are
-// idle, and no task starts until fewer than Max run. Tasks that wait keep their
+// idle, and no task starts until fewer than Max run. Workers that a smaller Core
+// makes surplus have their keep-alive from now on; a new KeepAlive holds at once,
+// also for those that are idle already. Tasks that wait keep their
 // places, even beyond a smaller backlog. Submitters that wait for room keep
 // theirs and the max wait that was in force when they came; OnFull applies to
 // those who come from now on.
@@ -72,6 +74,7 @@ func (p *Pool) Configure(cfg PoolConfig) {
 }
 
 func (p *Pool) configureLocked(cfg PoolConfig) {
+	core := p.cfg.Core
 	p.cfg = cfg
 	for p.workers > cfg.Max && len(p.idle) > 0 {
 		p.retireLocked()
@@ -85,9 +88,10 @@ func (p *Pool) configureLocked(cfg PoolConfig) {
 		p.claimLocked().hand(t)
 	}
 	p.admitLocked()
-	for _, w := range p.idle {
-		if w.since.IsZero() { // core until now
-			w.since = time.Now()
+	if cfg.Core < core {
+		now := time.Now()
+		for _, w := range p.idle[min(len(p.idle), max(0, p.workers-core)):] {
+			w.since = now // it was core until now
 		}
 	}
 	p.reapLocked()

@@ -20,7 +20,7 @@ type worker struct {
 	next    *task
 	retired bool
 
-	since time.Time // when it became idle; zero if it was core then. Guarded by the pool's mutex
+	since time.Time // when it became idle or surplus; of no meaning in the core. Guarded by the pool's mutex
 }
 
 // hand gives a worker that was claimed its task.
@@ -79,12 +79,12 @@ func (p *Pool) finish(w *worker, t *task, o taskOutcome, err error) {
 // restWorkerLocked makes w idle. The clock is read only for workers beyond the
 // core. That the others have no time is of no account: while one of them is
 // idle, no worker is added, so only a smaller core can put it beyond the core,
-// and then configureLocked gives it one.
+// and then configureLocked gives it one. (The surplus are the longest idle; which
+// worker is core is decided no earlier.)
 func (p *Pool) restWorkerLocked(w *worker) {
 	if w.wake == nil {
 		w.wake = make(chan *task, 1)
 	}
-	w.since = time.Time{}
 	p.idle = append(p.idle, w)
 	if p.workers > p.cfg.Core {
 		w.since = time.Now()

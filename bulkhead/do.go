@@ -49,7 +49,8 @@ func (p *Pool) abandon(t *task, err error) error {
 	if t.state == taskEnded {
 		return t.err
 	}
-	p.abandoned++
+	t.orphan = true
+	p.orphans++
 	return err
 }
 

@@ -57,14 +57,14 @@ type Pool struct {
 	backlog taskList  // accepted
 	door    taskList  // not accepted: their submitters wait for room, see WaitForRoom
 	callers int       // tasks running on their submitter's goroutine
+	orphans int       // how many of the active have a task whose caller, in Do, has left
 	closed  bool
 	drained chan struct{} // made by the first Drain that has to wait; closed when nothing accepted is left
 	reaper  *time.Timer   // retires idle workers; made by the first worker that is to have a keep-alive
 	reaping bool          // the reaper will come
 
-	peak      int
-	outcomes  [taskOutcomes]uint64
-	abandoned uint64 // beside the outcome of the task: Do left while it ran
+	peak     int
+	outcomes [taskOutcomes]uint64
 }
 
 // NewPool returns a pool without workers: each is started by the first task

@@ -22,9 +22,7 @@ func (p *Pool) closeLocked() {
 	for len(p.idle) > 0 {
 		p.retireLocked()
 	}
-	if p.reaper != nil {
-		p.reaper.Stop() // a reap on its way finds nobody idle
-	}
+	p.stopReaperLocked()
 }
 
 // CloseNow closes the pool as [Pool.Close] does, except that tasks in the

@@ -94,5 +94,6 @@ func (p *Pool) configureLocked(cfg PoolConfig) {
 			w.since = now // it was core until now
 		}
 	}
+	p.stopReaperLocked() // it may be set too late for a shorter keep-alive
 	p.reapLocked()
 }

@@ -17,7 +17,10 @@ type PoolSnapshot struct {
 	// begin it. A task counts until it ends, also if its caller has left.
 	Active int
 
-	// Idle is how many workers have none.
+	// Abandoned is how many of Active work for a call of Do that has left.
+	Abandoned int
+
+	// Idle is how many workers have no task.
 	Idle int
 
 	// Queued is how many accepted tasks wait for a worker. It exceeds Backlog
@@ -48,10 +51,6 @@ type PoolSnapshot struct {
 	TimedOut  uint64 // ErrWaitTimeout
 	Closed    uint64 // ErrClosed: refused, or dropped by CloseNow
 	Left      uint64 // ctx.Err(): dead before the task began
-
-	// Abandoned is how many calls of Do left while their task ran. The task
-	// counts above as well, when it ends.
-	Abandoned uint64
 }
 
 // Snapshot returns the figures of the pool as they are now.
@@ -65,6 +64,7 @@ func (p *Pool) Snapshot() PoolSnapshot {
 		KeepAlive:      p.cfg.KeepAlive,
 		Workers:        p.workers,
 		Active:         p.active,
+		Abandoned:      p.orphans,
 		Idle:           len(p.idle),
 		Queued:         p.backlog.n,
 		WaitingForRoom: p.door.n,
@@ -80,6 +80,5 @@ func (p *Pool) Snapshot() PoolSnapshot {
 		TimedOut:       p.outcomes[taskTimedOut],
 		Closed:         p.outcomes[taskShutOut],
 		Left:           p.outcomes[taskLeft],
-		Abandoned:      p.abandoned,
 	}
 }

@@ -61,8 +61,8 @@ func bubble(t *testing.T, f func(t *testing.T)) { synctest.Test(t, f) }
 func assertAtRest(t testing.TB, p *bulkhead.Pool) {
 	t.Helper()
 	s := p.Snapshot()
-	assert.Zero(t, [6]int{s.Workers, s.Active, s.Idle, s.Queued, s.WaitingForRoom, s.CallerRunning},
-		"workers, active, idle, queued, waiting for room, caller running")
+	assert.Zero(t, [7]int{s.Workers, s.Active, s.Abandoned, s.Idle, s.Queued, s.WaitingForRoom, s.CallerRunning},
+		"workers, active, abandoned, idle, queued, waiting for room, caller running")
 }
 
 func outcomes(s bulkhead.PoolSnapshot) uint64 {
@@ -262,14 +262,15 @@ func TestDoLeavesAndTheWorkCounts(t *testing.T) {
 		time.Sleep(249 * time.Millisecond)
 		s := p.Snapshot()
 		assert.Equal(t, 1, s.Active)
-		assert.EqualValues(t, 1, s.Abandoned)
+		assert.Equal(t, 1, s.Abandoned)
 		assert.Zero(t, outcomes(s))
 		assert.Equal(t, bulkhead.ErrFull, p.Do(t.Context(), func(context.Context) error { return nil }))
 
 		time.Sleep(2 * time.Millisecond)
 		s = p.Snapshot()
 		assert.Zero(t, s.Active)
-		assert.Equal(t, [3]uint64{1, 1, 1}, [3]uint64{s.Failed, s.Full, s.Abandoned})
+		assert.Zero(t, s.Abandoned)
+		assert.Equal(t, [2]uint64{1, 1}, [2]uint64{s.Failed, s.Full})
 		assert.NoError(t, p.Do(t.Context(), func(context.Context) error { return nil }))
 	})
 }
@@ -287,7 +288,7 @@ func TestDoPrefersTheResult(t *testing.T) {
 			require.Equal(t, broken, p.Do(late, func(context.Context) error { return broken }))
 		}
 		s := p.Snapshot()
-		assert.Equal(t, [3]uint64{200, 0, 0}, [3]uint64{s.Failed, s.Abandoned, s.Left})
+		assert.Equal(t, [2]uint64{200, 0}, [2]uint64{s.Failed, s.Left})
 	})
 }
 
@@ -336,7 +337,8 @@ func TestPoolLeavingTheBacklog(t *testing.T) {
 				assert.Equal(t, time.Second, time.Since(start))
 				s := p.Snapshot()
 				assert.Equal(t, 2, s.Queued)
-				assert.Equal(t, [2]uint64{1, 0}, [2]uint64{s.Left, s.Abandoned})
+				assert.EqualValues(t, 1, s.Left)
+				assert.Zero(t, s.Abandoned)
 				for _, h := range []*held{h, first, last} {
 					synctest.Wait()
 					assert.True(t, isClosed(h.begun))

@@ -20,6 +20,7 @@ type task struct {
 	state      taskState
 	stop       func() bool   // ends watching ctx; nil unless the task waits and is watched
 	admitted   chan struct{} // closed when the task gets in from the door; nil unless it was there
+	orphan     bool          // a worker has it, and nobody waits for it any more
 	prev, next *task
 }
 

@@ -60,6 +60,9 @@ func (p *Pool) finish(w *worker, t *task, o taskOutcome, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.endLocked(t, o, err)
+	if t.orphan {
+		p.orphans--
+	}
 	if p.workers <= p.cfg.Max { // or there are too many for one more task
 		if w.next = p.nextLocked(); w.next != nil {
 			return // as active as before
@@ -124,6 +127,15 @@ func (p *Pool) reapAfterLocked(d time.Duration) {
 		p.reaper = time.AfterFunc(d, p.reap)
 	} else {
 		p.reaper.Reset(d)
+	}
+}
+
+// stopReaperLocked does not wait for a reap that is on its way. That one is
+// early at worst, and then finds nobody to retire.
+func (p *Pool) stopReaperLocked() {
+	p.reaping = false
+	if p.reaper != nil {
+		p.reaper.Stop()
 	}
 }
 

@@ -173,6 +173,21 @@ func TestPoolKeepAliveChanges(t *testing.T) {
 	})
 }
 
+// A shorter keep-alive also holds for workers that are busy when it comes, and
+// the reaper, which was set for an earlier rest, must come earlier for them.
+func TestPoolKeepAliveShortenedWhileBusy(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := bulkhead.NewPool(bulkhead.PoolConfig{Max: 1, KeepAlive: time.Hour})
+		busy(t, p, 1, 0)
+		h := submitHeld(t, t.Context(), p)
+		p.Configure(bulkhead.PoolConfig{Max: 1, KeepAlive: time.Second})
+		h.finish()
+		synctest.Wait()
+		time.Sleep(time.Second)
+		assert.Equal(t, [2]int{0, 0}, workers(p))
+	})
+}
+
 // Surplus workers end when idle and at no other time.
 func TestPoolShrinks(t *testing.T) {
 	bubble(t, func(t *testing.T) {

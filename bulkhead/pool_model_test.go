@@ -5,6 +5,7 @@ import (
 	"errors"
 	"runtime"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -60,12 +61,13 @@ type poolTask struct {
 	err       error // of the future, or of Do if that has not left before
 	returned  bool  // the submitter is back from Submit or Do
 	submitErr error
+	gone      bool // the submitter, with the task that it ran, which called Goexit
 
 	// What was seen. The bubble is at rest when these are read.
-	hasStarted  bool
+	hasStarted  atomic.Bool
 	finish      chan error
-	f           *bulkhead.Future[int]
-	hasReturned bool
+	hasReturned atomic.Bool
+	f           *bulkhead.Future[int] // this and gotErr: only once it has returned
 	gotErr      error
 }
 
@@ -78,7 +80,7 @@ func (m *poolModel) submit(t *poolTask) {
 	m.arrive(t)
 	m.tasks = append(m.tasks, t)
 	fn := func(context.Context) error {
-		t.hasStarted = true
+		t.hasStarted.Store(true)
 		switch err := <-t.finish; err {
 		case errPanic:
 			panic("model")
@@ -90,7 +92,7 @@ func (m *poolModel) submit(t *poolTask) {
 		}
 	}
 	go func() {
-		defer func() { t.hasReturned = true }() // also after a Goexit
+		defer func() { t.hasReturned.Store(true) }() // also after a Goexit
 		if t.do {
 			t.gotErr = m.p.Do(ctx, fn)
 			return
@@ -199,6 +201,7 @@ func (m *poolModel) finish(t *poolTask, err error) {
 	case slices.Contains(m.callers, t):
 		m.callers = without(m.callers, t)
 		m.want.CallerRun++
+		t.gone = err == errGoexit
 	case err == nil:
 		m.want.Completed++
 	case err == errTask:
@@ -289,14 +292,12 @@ func (m *poolModel) check(t *rapid.T) {
 	}
 	require.Equal(t, m.want, m.p.Snapshot())
 	for _, task := range m.tasks {
-		require.Equal(t, task.started, task.hasStarted, "has it started")
-		require.Equal(t, task.returned, task.hasReturned, "is its submitter back")
-		if task.err == errGoexit && !slices.Contains(m.run, task) && task.f == nil && task.gotErr == nil {
-			continue // its submitter ran it, and went with it
+		require.Equal(t, task.started, task.hasStarted.Load(), "has it started")
+		require.Equal(t, task.returned, task.hasReturned.Load(), "is its submitter back")
+		if !task.returned || task.gone {
+			continue
 		}
-		if task.returned {
-			sameError(t, task.submitErr, task.gotErr)
-		}
+		sameError(t, task.submitErr, task.gotErr)
 		if task.f != nil {
 			require.Equal(t, task.ended, isClosed(task.f.Done()), "is its future done")
 			if task.ended {

@@ -23,9 +23,9 @@ func (p *Pool) Do(ctx context.Context, fn func(context.Context) error) error {
 	if err != nil {
 		return err
 	}
-	c := &poolCall{fn: fn}
+	c := &poolCall{task: task{ctx: ctx, done: make(chan struct{})}, fn: fn}
+	c.task.body = c
 	t := &c.task
-	*t = task{body: c, ctx: ctx, done: make(chan struct{})}
 	if w != nil {
 		w.hand(t)
 	} else if err := p.enter(ctx, t); err != nil {

@@ -34,8 +34,8 @@ func Submit[T any](p *Pool, ctx context.Context, fn func(context.Context) (T, er
 	if err != nil {
 		return nil, err
 	}
-	f := &Future[T]{fn: fn}
-	f.task = task{body: f, ctx: ctx, done: make(chan struct{})}
+	f := &Future[T]{task: task{ctx: ctx, done: make(chan struct{})}, fn: fn}
+	f.task.body = f
 	if w != nil {
 		w.hand(&f.task)
 		return f, nil

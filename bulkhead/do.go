@@ -16,14 +16,26 @@ import "context"
 // Do panics if fn is nil. ctx must not be nil; the pool holds it until fn has
 // ended.
 func (p *Pool) Do(ctx context.Context, fn func(context.Context) error) error {
+	return p.do(ctx, nil, fn)
+}
+
+// DoInfo does what [Pool.Do] does and says in *info how fn fared, as
+// [SubmitInfo] does: it is not written to any more once fn has begun or DoInfo
+// has returned.
+func (p *Pool) DoInfo(ctx context.Context, info *Info, fn func(context.Context) error) error {
+	*info = Info{}
+	return p.do(ctx, info, fn)
+}
+
+func (p *Pool) do(ctx context.Context, info *Info, fn func(context.Context) error) error {
 	if fn == nil {
 		panic("bulkhead: Do of a nil function")
 	}
-	w, err := p.claim(ctx)
+	w, err := p.claim(ctx, info)
 	if err != nil {
 		return err
 	}
-	c := &poolCall{task: task{ctx: ctx, done: make(chan struct{})}, fn: fn}
+	c := &poolCall{task: task{ctx: ctx, info: info, done: make(chan struct{})}, fn: fn}
 	c.task.body = c
 	t := &c.task
 	if w != nil {

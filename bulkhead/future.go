@@ -27,14 +27,32 @@ type Future[T any] struct {
 // Submit panics if fn is nil. ctx must not be nil; the pool holds it until the
 // task has ended.
 func Submit[T any](p *Pool, ctx context.Context, fn func(context.Context) (T, error)) (*Future[T], error) {
+	return submit(p, ctx, nil, fn)
+}
+
+// SubmitInfo does what [Submit] does and says in *info, which it overwrites, how
+// the task fared: before fn begins, if it does, else before its future is done
+// or the error is returned. So fn may read it, and so may whoever waits for the
+// future or has got the error. info must not be nil; the pool holds it until the
+// task has ended.
+//
+// Limit and InFlight are Max and Active. Position is the place among all that
+// wait on arrival, those that wait for room included, and Waited the time from
+// there to the worker.
+func SubmitInfo[T any](p *Pool, ctx context.Context, info *Info, fn func(context.Context) (T, error)) (*Future[T], error) {
+	*info = Info{}
+	return submit(p, ctx, info, fn)
+}
+
+func submit[T any](p *Pool, ctx context.Context, info *Info, fn func(context.Context) (T, error)) (*Future[T], error) {
 	if fn == nil {
 		panic("bulkhead: Submit of a nil function")
 	}
-	w, err := p.claim(ctx)
+	w, err := p.claim(ctx, info)
 	if err != nil {
 		return nil, err
 	}
-	f := &Future[T]{task: task{ctx: ctx, done: make(chan struct{})}, fn: fn}
+	f := &Future[T]{task: task{ctx: ctx, info: info, done: make(chan struct{})}, fn: fn}
 	f.task.body = f
 	if w != nil {
 		w.hand(&f.task)

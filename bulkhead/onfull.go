@@ -51,7 +51,8 @@ func Discard() OnFull { return OnFull{kind: onFullDiscard} }
 // Fallback calls fn, on the submitter's goroutine and with its context, instead
 // of the task: the future is done when [Submit] returns, with what fn returned.
 // A panic of fn becomes the error, as a task's own would. fn must be safe for
-// concurrent use. Fallback panics if fn is nil.
+// concurrent use. It is no task of the pool, which may drain while it runs.
+// Fallback panics if fn is nil.
 //
 // fn answers for tasks of its own type T. A task of another type is refused with
 // [ErrFull], except in [Pool.Do], which has no value and takes fn's error only.
@@ -93,26 +94,27 @@ func (p *Pool) overflow(ctx context.Context, t *task) error {
 	how := p.cfg.OnFull
 	if how.refuses(p.door.n) || how.kind == onFullFallback && !t.body.replace(how) {
 		p.outcomes[taskRefused]++
+		p.noteLocked(t.info)
 		p.mu.Unlock()
 		return ErrFull
 	}
+	if how.kind == onFullWait {
+		t.admitted = make(chan struct{})
+		p.queueLocked(&p.door, t, taskOutside)
+		p.mu.Unlock()
+		return p.waitForRoom(ctx, t, how.maxWait)
+	}
+	p.noteLocked(t.info)
 	switch how.kind {
 	case onFullCallerRuns:
 		p.runHereAndUnlock(t, taskCallerRun)
-		return nil
 	case onFullFallback:
 		p.runHereAndUnlock(t, taskFellBack)
-		return nil
-	case onFullWait:
-		t.state, t.admitted = taskOutside, make(chan struct{})
-		p.door.push(t)
-		p.mu.Unlock()
-		return p.waitForRoom(ctx, t, how.maxWait)
 	default: // discard
 		p.endLocked(t, taskDiscarded, ErrDiscarded)
 		p.mu.Unlock()
-		return nil
 	}
+	return nil
 }
 
 // runHereAndUnlock runs t on its submitter's goroutine.
@@ -162,6 +164,7 @@ func (p *Pool) waitForRoom(ctx context.Context, t *task, maxWait time.Duration) 
 	case t.state != taskBarred:
 		return nil
 	}
+	p.noteLocked(t.info)
 	switch {
 	case dead != nil:
 		p.outcomes[taskLeft]++

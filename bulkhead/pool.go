@@ -79,7 +79,7 @@ func NewPool(cfg PoolConfig) *Pool {
 // there will be none. It returns nil and nil if that has to be decided with the
 // task in hand, by enter. So a refusal costs no allocation, and a task that need
 // not wait costs one critical section.
-func (p *Pool) claim(ctx context.Context) (*worker, error) {
+func (p *Pool) claim(ctx context.Context, info *Info) (w *worker, err error) {
 	// ctx may belong to anybody, so it is never asked under mu. If it dies after
 	// this answer, the worker sees that.
 	dead := ctx.Err()
@@ -89,22 +89,40 @@ func (p *Pool) claim(ctx context.Context) (*worker, error) {
 	switch {
 	case dead != nil:
 		p.outcomes[taskLeft]++
-		return nil, dead
+		err = dead
 	case p.closed:
 		p.outcomes[taskShutOut]++
-		return nil, ErrClosed
+		err = ErrClosed
+	default:
+		w = p.claimLocked()
+		if w == nil && p.backlog.n >= p.cfg.Backlog && p.cfg.OnFull.refuses(p.door.n) {
+			p.outcomes[taskRefused]++
+			err = ErrFull
+		}
 	}
-	if w := p.claimLocked(); w != nil {
-		return w, nil
+	p.noteLocked(info)
+	return w, err
+}
+
+// noteLocked says in info, unless that is nil, how things stand at the moment
+// that decides about a task. The clock is read only for one that has waited.
+func (p *Pool) noteLocked(info *Info) {
+	if info == nil {
+		return
 	}
-	if p.backlog.n < p.cfg.Backlog {
-		return nil, nil
+	info.Limit, info.InFlight, info.Queued = p.cfg.Max, p.active, p.backlog.n
+	if info.Position > 0 {
+		info.Waited = time.Since(info.Arrived)
 	}
-	if p.cfg.OnFull.refuses(p.door.n) {
-		p.outcomes[taskRefused]++
-		return nil, ErrFull
+}
+
+// queueLocked appends t to l, the backlog or the door.
+func (p *Pool) queueLocked(l *taskList, t *task, s taskState) {
+	l.push(t)
+	t.state = s
+	if t.info != nil {
+		t.info.Position, t.info.Arrived = p.backlog.n+p.door.n, time.Now()
 	}
-	return nil, nil
 }
 
 // claimLocked returns a worker that now counts as active, or nil if there are
@@ -135,17 +153,18 @@ func (p *Pool) enter(ctx context.Context, t *task) error {
 	p.mu.Lock()
 	if p.closed {
 		p.outcomes[taskShutOut]++
+		p.noteLocked(t.info)
 		p.mu.Unlock()
 		return ErrClosed
 	}
 	if w := p.claimLocked(); w != nil {
+		p.noteLocked(t.info)
 		p.mu.Unlock()
 		w.hand(t)
 		return nil
 	}
 	if p.backlog.n < p.cfg.Backlog {
-		t.state = taskWaits
-		p.backlog.push(t)
+		p.queueLocked(&p.backlog, t, taskWaits)
 		p.mu.Unlock()
 		return nil
 	}
@@ -191,6 +210,7 @@ func (p *Pool) leave(t *task, err error) bool {
 	}
 	p.backlog.remove(t)
 	p.admitLocked()
+	p.noteLocked(t.info)
 	p.endLocked(t, taskLeft, err)
 	return true
 }
@@ -200,7 +220,7 @@ func (p *Pool) leave(t *task, err error) bool {
 func (p *Pool) endLocked(t *task, o taskOutcome, err error) {
 	p.outcomes[o]++
 	t.err = err
-	t.ctx = nil // a future may live longer than what the context holds
+	t.ctx, t.info = nil, nil // a future may live longer than what these hold
 	t.state = taskEnded
 	close(t.done)
 }

@@ -19,9 +19,7 @@ func (p *Pool) closeLocked() {
 		t.state = taskBarred
 		close(t.admitted)
 	}
-	for len(p.idle) > 0 {
-		p.retireLocked()
-	}
+	p.retireLocked(len(p.idle))
 	p.stopReaperLocked()
 }
 
@@ -35,6 +33,7 @@ func (p *Pool) CloseNow() int {
 	dropped := p.backlog
 	p.backlog = taskList{}
 	for t := dropped.front; t != nil; t = t.next {
+		p.noteLocked(t.info)
 		p.endLocked(t, taskShutOut, ErrClosed)
 	}
 	p.mu.Unlock()

@@ -76,16 +76,15 @@ func (p *Pool) Configure(cfg PoolConfig) {
 func (p *Pool) configureLocked(cfg PoolConfig) {
 	core := p.cfg.Core
 	p.cfg = cfg
-	for p.workers > cfg.Max && len(p.idle) > 0 {
-		p.retireLocked()
-	}
+	p.retireLocked(min(len(p.idle), max(0, p.workers-cfg.Max)))
 	for p.workers < cfg.Max {
 		t := p.nextLocked()
 		if t == nil {
 			break
 		}
-		// Something waited, so nobody was idle: this is a new worker.
-		p.claimLocked().hand(t)
+		w := p.claimLocked() // a new one: something waited, so nobody was idle
+		p.noteLocked(t.info)
+		w.hand(t)
 	}
 	p.admitLocked()
 	if cfg.Core < core {

@@ -386,6 +386,90 @@ func TestPoolTurnOfTheDead(t *testing.T) {
 	})
 }
 
+func TestPoolInfo(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		cfg := bulkhead.PoolConfig{Max: 1, Backlog: 2, OnFull: bulkhead.WaitForRoom(5*time.Second, 1)}
+		p := bulkhead.NewPool(cfg)
+		start := time.Now()
+		submit := func(ctx context.Context) (*bulkhead.Future[bulkhead.Info], *bulkhead.Info, chan struct{}, error) {
+			info := &bulkhead.Info{Limit: 99, Position: 99}
+			letGo := make(chan struct{})
+			f, err := bulkhead.SubmitInfo(p, ctx, info, func(context.Context) (bulkhead.Info, error) {
+				seen := *info
+				<-letGo
+				return seen, nil
+			})
+			return f, info, letGo, err
+		}
+		first, _, letGo, err := submit(t.Context())
+		require.NoError(t, err)
+		second, _, letGo2, err := submit(t.Context())
+		require.NoError(t, err)
+		close(letGo2)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		third, thirdInfo, _, err := submit(ctx)
+		require.NoError(t, err)
+
+		// At the door, until the third has left the backlog.
+		var atDoor bulkhead.Info
+		door := make(chan error, 1)
+		go func() {
+			door <- p.DoInfo(t.Context(), &atDoor, func(context.Context) error {
+				assert.Equal(t, bulkhead.Info{Limit: 1, InFlight: 1, Position: 3, Arrived: start, Waited: 3 * time.Second}, atDoor)
+				return nil
+			})
+		}()
+		synctest.Wait()
+		_, info, _, err := submit(t.Context())
+		assert.Equal(t, bulkhead.ErrFull, err)
+		assert.Equal(t, bulkhead.Info{Limit: 1, InFlight: 1, Queued: 2}, *info, "refused")
+
+		<-third.Done()
+		assert.Equal(t, bulkhead.Info{Limit: 1, InFlight: 1, Queued: 2, Position: 2, Arrived: start, Waited: 2 * time.Second}, *thirdInfo, "left; the one at the door has its place")
+		time.Sleep(time.Second)
+		close(letGo)
+		got, err := first.Wait(t.Context())
+		assert.NoError(t, err)
+		assert.Equal(t, bulkhead.Info{Limit: 1, InFlight: 1}, got, "at once")
+		got, err = second.Wait(t.Context())
+		assert.NoError(t, err)
+		assert.Equal(t, bulkhead.Info{Limit: 1, InFlight: 1, Queued: 1, Position: 1, Arrived: start, Waited: 3 * time.Second}, got)
+		assert.NoError(t, <-door)
+
+		_, _, letGo, err = submit(t.Context())
+		require.NoError(t, err)
+		_, info, letGo2, err = submit(t.Context())
+		require.NoError(t, err)
+		time.Sleep(time.Second)
+		cfg.Max = 2
+		p.Configure(cfg)
+		close(letGo)
+		close(letGo2)
+		synctest.Wait()
+		assert.Equal(t, bulkhead.Info{Limit: 2, InFlight: 2, Position: 1, Arrived: info.Arrived, Waited: time.Second}, *info, "more room")
+
+		var timedOut bulkhead.Info
+		h, h2 := submitHeld(t, t.Context(), p), submitHeld(t, t.Context(), p)
+		cfg.Backlog = 0
+		p.Configure(cfg)
+		assert.Equal(t, bulkhead.ErrWaitTimeout, p.DoInfo(t.Context(), &timedOut, func(context.Context) error { return nil }))
+		assert.Equal(t, bulkhead.Info{Limit: 2, InFlight: 2, Position: 1, Arrived: timedOut.Arrived, Waited: 5 * time.Second}, timedOut)
+		cfg.Backlog = 1
+		p.Configure(cfg)
+		_, info, _, err = submit(t.Context())
+		require.NoError(t, err)
+		time.Sleep(time.Second)
+		p.CloseNow()
+		assert.Equal(t, bulkhead.Info{Limit: 2, InFlight: 2, Queued: 0, Position: 1, Arrived: info.Arrived, Waited: time.Second}, *info, "dropped")
+		_, info, _, err = submit(t.Context())
+		assert.Equal(t, bulkhead.ErrClosed, err)
+		assert.Equal(t, bulkhead.Info{Limit: 2, InFlight: 2}, *info)
+		h.finish()
+		h2.finish()
+	})
+}
+
 // E15: a dead context gets its own error, never a worker, whatever else is true.
 func TestPoolDeadOnArrival(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -14,6 +14,8 @@ type task struct {
 	// after.
 	err error
 
+	info *Info // where to say how the task fared, if that is wanted
+
 	// Guarded by the pool's mutex, except that ctx belongs to the worker while
 	// the task runs.
 	ctx        context.Context

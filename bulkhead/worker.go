@@ -65,7 +65,8 @@ func (p *Pool) finish(w *worker, t *task, o taskOutcome, err error) {
 	}
 	if p.workers <= p.cfg.Max { // or there are too many for one more task
 		if w.next = p.nextLocked(); w.next != nil {
-			return // as active as before
+			p.noteLocked(w.next.info) // as active as before
+			return
 		}
 		if !p.closed && (p.workers <= p.cfg.Core || p.cfg.KeepAlive > 0) {
 			p.active--
@@ -111,13 +112,17 @@ func (p *Pool) reap() {
 // reapLocked retires the workers beyond the core whose keep-alive has ended, and
 // sets the reaper for the next of them.
 func (p *Pool) reapLocked() {
-	for p.workers > p.cfg.Core && len(p.idle) > 0 {
-		w := p.idle[0]
-		if stays := p.cfg.KeepAlive - time.Since(w.since); stays > 0 {
-			p.reapAfterLocked(stays)
-			return
-		}
-		p.retireLocked()
+	surplus := min(len(p.idle), p.workers-p.cfg.Core)
+	if surplus <= 0 {
+		return
+	}
+	expired, cut := 0, time.Now().Add(-p.cfg.KeepAlive)
+	for expired < surplus && !p.idle[expired].since.After(cut) {
+		expired++
+	}
+	p.retireLocked(expired)
+	if expired < surplus {
+		p.reapAfterLocked(p.idle[0].since.Sub(cut))
 	}
 }
 
@@ -139,11 +144,12 @@ func (p *Pool) stopReaperLocked() {
 	}
 }
 
-// retireLocked ends the worker that has been idle longest. There must be one.
-func (p *Pool) retireLocked() {
-	w := p.idle[0]
-	p.idle = slices.Delete(p.idle, 0, 1)
-	p.workers--
-	w.wake <- nil
+// retireLocked ends the n workers that have been idle longest.
+func (p *Pool) retireLocked(n int) {
+	for _, w := range p.idle[:n] {
+		w.wake <- nil
+	}
+	p.idle = slices.Delete(p.idle, 0, n)
+	p.workers -= n
 	p.restLocked()
 }

@@ -132,7 +132,7 @@ func (p *Pool) runHereAndUnlock(t *task, as taskOutcome) {
 		p.endLocked(t, o, err)
 		if as == taskCallerRun {
 			p.callers--
-			p.restLocked()
+			p.drainedLocked()
 		}
 	})
 }

@@ -33,7 +33,8 @@ import (
 // A task that waits for another task of its own pool can wait for ever, since
 // all workers may be waiting like it. Give the inner tasks a pool of their own.
 //
-// Create one with [NewPool]. A Pool must not be copied. All methods may be
+// Create one with [NewPool]. The zero Pool has no room and refuses every task with
+// [ErrFull] until [Pool.Configure] gives it some. A Pool must not be copied. All methods may be
 // called by many goroutines at once, also from within tasks, except that a task
 // that drains its own pool waits for itself. A pool that has run tasks keeps up
 // to Core idle workers, which only [Pool.Close], [Pool.CloseNow] or
@@ -147,8 +148,7 @@ func (p *Pool) claimLocked() *worker {
 
 // enter finds a place for t: a worker, the backlog, or what OnFull says. An
 // error means that t was not accepted; its future is then nobody's. ctx is that of
-// t, which may have been run and ended, and so lost its context, at any moment
-// after it was accepted.
+// t, which loses it when it ends, and that may be as soon as it is accepted.
 func (p *Pool) enter(ctx context.Context, t *task) error {
 	p.mu.Lock()
 	if p.closed {
@@ -225,8 +225,9 @@ func (p *Pool) endLocked(t *task, o taskOutcome, err error) {
 	close(t.done)
 }
 
-// restLocked is called wherever a task or a worker ends.
-func (p *Pool) restLocked() {
+// drainedLocked tells those who drain that nothing is left, if so. It is called
+// wherever a worker ends or a task on its submitter's goroutine.
+func (p *Pool) drainedLocked() {
 	if p.drained != nil && p.workers == 0 && p.callers == 0 {
 		// Only a closed pool has been asked to drain, and a closed one accepts
 		// nothing, so this happens once.

@@ -2,7 +2,6 @@ package bulkhead_test
 
 import (
 	"context"
-	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -164,7 +163,6 @@ func TestPoolClosedFromWithin(t *testing.T) {
 // would not end with a goroutine left in it.
 func TestPoolLeavesNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		goroutines := runtime.NumGoroutine()
 		for i := range 1000 {
 			p := bulkhead.NewPool(bulkhead.PoolConfig{Core: i % 2, Max: 2, KeepAlive: time.Minute})
 			if i%3 > 0 {
@@ -174,8 +172,6 @@ func TestPoolLeavesNothing(t *testing.T) {
 				p.Close()
 			}
 		}
-		time.Sleep(time.Minute)
-		synctest.Wait()
-		assert.LessOrEqual(t, runtime.NumGoroutine(), goroutines)
+		time.Sleep(time.Minute) // the keep-alive of those without a core
 	})
 }

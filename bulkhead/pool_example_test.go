@@ -94,8 +94,8 @@ func ExamplePanicError() {
 	p := bulkhead.NewPool(bulkhead.PoolConfig{Max: 1})
 	ctx := context.Background()
 	err := p.Do(ctx, func(context.Context) error {
-		var m map[string]int
-		m["a"] = 1
+		rows := []string{"first"}
+		fmt.Println(rows[len(rows)])
 		return nil
 	})
 	fmt.Println(err)
@@ -104,7 +104,7 @@ func ExamplePanicError() {
 	}
 	fmt.Println(p.Do(ctx, func(context.Context) error { return nil }))
 	// Output:
-	// bulkhead: task panicked: assignment to entry in nil map
+	// bulkhead: task panicked: runtime error: index out of range [1] with length 1
 	// there is a stack: true
 	// <nil>
 }

@@ -101,6 +101,15 @@ func TestPoolNonsensePanics(t *testing.T) {
 	assert.NoError(t, p.Drain(t.Context()), "the pool is not locked")
 }
 
+func TestZeroPoolRefuses(t *testing.T) {
+	var p bulkhead.Pool
+	_, err := bulkhead.Submit(&p, t.Context(), notRun(t))
+	assert.Equal(t, bulkhead.ErrFull, err)
+	p.Configure(bulkhead.PoolConfig{Max: 1})
+	assert.NoError(t, p.Do(t.Context(), func(context.Context) error { return nil }))
+	assert.NoError(t, p.Drain(t.Context()))
+}
+
 // A task takes an idle worker, else a new one, else waits; only then is it
 // turned away. Workers are started by need, also those of the core.
 func TestPoolOrder(t *testing.T) {

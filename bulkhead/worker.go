@@ -70,22 +70,22 @@ func (p *Pool) finish(w *worker, t *task, o taskOutcome, err error) {
 		}
 		if !p.closed && (p.workers <= p.cfg.Core || p.cfg.KeepAlive > 0) {
 			p.active--
-			p.restWorkerLocked(w)
+			p.idleLocked(w)
 			return
 		}
 	}
 	p.active--
 	p.workers--
 	w.retired = true
-	p.restLocked()
+	p.drainedLocked()
 }
 
-// restWorkerLocked makes w idle. The clock is read only for workers beyond the
+// idleLocked makes w idle. The clock is read only for workers beyond the
 // core. That the others have no time is of no account: while one of them is
 // idle, no worker is added, so only a smaller core can put it beyond the core,
 // and then configureLocked gives it one. (The surplus are the longest idle; which
 // worker is core is decided no earlier.)
-func (p *Pool) restWorkerLocked(w *worker) {
+func (p *Pool) idleLocked(w *worker) {
 	if w.wake == nil {
 		w.wake = make(chan *task, 1)
 	}
@@ -151,5 +151,5 @@ func (p *Pool) retireLocked(n int) {
 	}
 	p.idle = slices.Delete(p.idle, 0, n)
 	p.workers -= n
-	p.restLocked()
+	p.drainedLocked()
 }

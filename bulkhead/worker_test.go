@@ -108,13 +108,13 @@ func TestPoolKeepAlive(t *testing.T) {
 		assert.Equal(t, [2]int{4, 4}, workers(p))
 		time.Sleep(7*time.Second - 1)
 		assert.Equal(t, [2]int{4, 4}, workers(p))
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		assert.Equal(t, [2]int{3, 3}, workers(p))
 		time.Sleep(time.Second)
 		assert.Equal(t, [2]int{2, 2}, workers(p))
 		time.Sleep(time.Second - 1)
 		assert.Equal(t, [2]int{2, 2}, workers(p))
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		assert.Equal(t, [2]int{1, 1}, workers(p))
 		time.Sleep(24 * time.Hour)
 		assert.Equal(t, [2]int{1, 1}, workers(p))
@@ -155,7 +155,7 @@ func TestPoolKeepAliveChanges(t *testing.T) {
 		p.Resize(2, 4)
 		time.Sleep(10*time.Second - 1)
 		assert.Equal(t, [2]int{4, 4}, workers(p), "the keep-alive begins when they are surplus")
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		assert.Equal(t, [2]int{2, 2}, workers(p), "and is not one after the other")
 
 		p.Resize(1, 4)
@@ -164,7 +164,7 @@ func TestPoolKeepAliveChanges(t *testing.T) {
 		p.Configure(cfg)
 		time.Sleep(2*time.Second - 1)
 		assert.Equal(t, [2]int{2, 2}, workers(p))
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		assert.Equal(t, [2]int{1, 1}, workers(p), "a shorter one holds at once")
 
 		cfg.Core, cfg.KeepAlive = 0, 0

@@ -346,3 +346,41 @@ func TestWaitForRoomThenLeave(t *testing.T) {
 		queued.finish()
 	})
 }
+
+// A fadingContext is alive when it is asked for the first time, and then dead.
+type fadingContext struct {
+	context.Context
+	asked *int
+}
+
+func (c fadingContext) Err() error {
+	*c.asked++
+	if *c.asked > 1 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// E15: also on its submitter's goroutine a task is not run with a dead context,
+// and does not count as run.
+func TestCallerDoesNotRunTheDead(t *testing.T) {
+	for name, how := range map[string]bulkhead.OnFull{
+		"caller runs": bulkhead.CallerRuns(),
+		"fallback":    bulkhead.Fallback(notRun(t)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				p, held, queued := fullPool(t, how)
+				f, err := bulkhead.Submit(p, fadingContext{t.Context(), new(int)}, notRun(t))
+				require.NoError(t, err)
+				_, err = f.Wait(t.Context())
+				assert.Equal(t, context.Canceled, err)
+				s := p.Snapshot()
+				assert.Equal(t, [2]uint64{1, 1}, [2]uint64{s.Left, outcomes(s)})
+				assert.Zero(t, s.CallerRunning)
+				held.finish()
+				queued.finish()
+			})
+		})
+	}
+}

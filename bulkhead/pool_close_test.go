@@ -138,6 +138,10 @@ func TestPoolDrainWaitsForCallers(t *testing.T) {
 		queued.finish()
 		synctest.Wait()
 		assert.Empty(t, drained)
+		assert.Zero(t, p.Snapshot().Workers)
+		short, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		assert.Equal(t, context.DeadlineExceeded, p.Drain(short), "also by a drain that finds no worker")
 		own.finish()
 		assert.NoError(t, <-drained)
 		<-a.done

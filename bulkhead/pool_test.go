@@ -3,12 +3,14 @@ package bulkhead_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -508,6 +510,7 @@ func TestPoolDeadOnArrival(t *testing.T) {
 type watchedContext struct {
 	context.Context
 	watchers *atomic.Int32
+	watched  func() // may be nil
 }
 
 // Value hides the context inside, whose children would be added behind our back.
@@ -516,6 +519,9 @@ func (c watchedContext) Value(any) any { return nil }
 func (c watchedContext) AfterFunc(f func()) func() bool {
 	c.watchers.Add(1)
 	stop := context.AfterFunc(c.Context, func() { c.watchers.Add(-1); f() })
+	if c.watched != nil {
+		c.watched()
+	}
 	return func() bool {
 		stopped := stop()
 		if stopped {
@@ -539,7 +545,7 @@ func TestPoolStopsWatching(t *testing.T) {
 				parent, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				var watchers atomic.Int32
-				ctx := watchedContext{parent, &watchers}
+				ctx := watchedContext{Context: parent, watchers: &watchers}
 				h := submitHeld(t, ctx, p)
 				assert.Zero(t, watchers.Load(), "a task that runs is not watched")
 				for range 3 {
@@ -554,4 +560,55 @@ func TestPoolStopsWatching(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The worker may come for a task while it is being put under watch.
+func TestPoolBeginsWhileWatchIsSet(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := bulkhead.NewPool(bulkhead.PoolConfig{Max: 1, Backlog: 1})
+		h := submitHeld(t, t.Context(), p)
+		parent, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var watchers atomic.Int32
+		f, err := bulkhead.Submit(p, watchedContext{parent, &watchers, func() {
+			h.finish()
+			synctest.Wait() // both have run
+		}}, nothing)
+		require.NoError(t, err)
+		assert.True(t, isClosed(f.Done()))
+		assert.Zero(t, watchers.Load())
+		assertAtRest(t, p)
+	})
+}
+
+// A future, and a pool that is closed, hold nothing of what they no longer need.
+func TestPoolHoldsNothing(t *testing.T) {
+	type load [1 << 16]byte
+	type key struct{}
+	inFn, inCtx := new(load), new(load)
+	weakFn, weakCtx := weak.Make(inFn), weak.Make(inCtx)
+	p := bulkhead.NewPool(bulkhead.PoolConfig{Core: 1, Max: 2, KeepAlive: time.Hour, Backlog: 1})
+	weakPool := weak.Make(p)
+	f, err := bulkhead.Submit(p, context.WithValue(t.Context(), key{}, inCtx), func(context.Context) (int, error) {
+		return int(inFn[0]), nil
+	})
+	inFn, inCtx = nil, nil
+	require.NoError(t, err)
+	_, err = f.Wait(t.Context())
+	require.NoError(t, err)
+
+	// Two at once, so that one is surplus and its keep-alive set.
+	a, b := submitHeld(t, t.Context(), p), submitHeld(t, t.Context(), p)
+	a.finish()
+	b.finish()
+	require.NoError(t, p.Drain(t.Context()))
+	for range 100 { // the workers end a moment later
+		runtime.Gosched()
+	}
+	p = nil
+	runtime.GC()
+	assert.Nil(t, weakFn.Value(), "the function")
+	assert.Nil(t, weakCtx.Value(), "the context")
+	assert.Nil(t, weakPool.Value(), "the pool")
+	runtime.KeepAlive(f)
 }

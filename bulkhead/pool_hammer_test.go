@@ -164,7 +164,7 @@ func TestPoolCapacitySurvives(t *testing.T) {
 // Close, CloseNow and Drain race with submitters. Whatever was accepted has an
 // end, and after a Drain none is still to come.
 func TestPoolCloseRaces(t *testing.T) {
-	for i := range 300 {
+	for i := range 100 {
 		p := bulkhead.NewPool(bulkhead.PoolConfig{Core: i % 3, Max: 2, KeepAlive: time.Hour, Backlog: 4, OnFull: bulkhead.WaitForRoom(time.Hour, 100)})
 		var wg sync.WaitGroup
 		var accepted, ran, shut atomic.Int32

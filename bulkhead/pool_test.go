@@ -581,34 +581,27 @@ func TestPoolBeginsWhileWatchIsSet(t *testing.T) {
 	})
 }
 
-// A future, and a pool that is closed, hold nothing of what they no longer need.
-func TestPoolHoldsNothing(t *testing.T) {
-	type load [1 << 16]byte
-	type key struct{}
-	inFn, inCtx := new(load), new(load)
-	weakFn, weakCtx := weak.Make(inFn), weak.Make(inCtx)
-	p := bulkhead.NewPool(bulkhead.PoolConfig{Core: 1, Max: 2, KeepAlive: time.Hour, Backlog: 1})
-	weakPool := weak.Make(p)
-	f, err := bulkhead.Submit(p, context.WithValue(t.Context(), key{}, inCtx), func(context.Context) (int, error) {
-		return int(inFn[0]), nil
+// A future that is kept keeps neither the function of its task nor the context.
+func TestFutureHoldsNothing(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		type load [1 << 16]byte
+		type key struct{}
+		p := bulkhead.NewPool(bulkhead.PoolConfig{Core: 1, Max: 1})
+		submit := func() (*bulkhead.Future[int], weak.Pointer[load], weak.Pointer[load]) {
+			inFn, inCtx := new(load), new(load)
+			f, err := bulkhead.Submit(p, context.WithValue(t.Context(), key{}, inCtx), func(context.Context) (int, error) {
+				return int(inFn[0]), nil
+			})
+			require.NoError(t, err)
+			return f, weak.Make(inFn), weak.Make(inCtx)
+		}
+		f, weakFn, weakCtx := submit()
+		synctest.Wait() // the worker is idle, and holds nothing either
+		runtime.GC()
+		assert.Nil(t, weakFn.Value(), "the function")
+		assert.Nil(t, weakCtx.Value(), "the context")
+		_, err := f.Wait(t.Context())
+		assert.NoError(t, err)
+		p.Close()
 	})
-	inFn, inCtx = nil, nil
-	require.NoError(t, err)
-	_, err = f.Wait(t.Context())
-	require.NoError(t, err)
-
-	// Two at once, so that one is surplus and its keep-alive set.
-	a, b := submitHeld(t, t.Context(), p), submitHeld(t, t.Context(), p)
-	a.finish()
-	b.finish()
-	require.NoError(t, p.Drain(t.Context()))
-	for range 100 { // the workers end a moment later
-		runtime.Gosched()
-	}
-	p = nil
-	runtime.GC()
-	assert.Nil(t, weakFn.Value(), "the function")
-	assert.Nil(t, weakCtx.Value(), "the context")
-	assert.Nil(t, weakPool.Value(), "the pool")
-	runtime.KeepAlive(f)
 }

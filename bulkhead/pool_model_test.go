@@ -351,6 +351,11 @@ func TestPoolModel(t *testing.T) {
 	}
 }
 
+// FuzzPoolModel looks for the same with schedules that are grown by coverage.
+func FuzzPoolModel(f *testing.F) {
+	f.Fuzz(rapid.MakeFuzz(func(t *rapid.T) { rapid.SyncTest(t, runPoolModel) }))
+}
+
 func runPoolModel(t *rapid.T) {
 	cfg, onFull := drawPool(t)
 	m := &poolModel{p: bulkhead.NewPool(cfg), onFull: onFull}

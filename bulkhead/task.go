@@ -20,9 +20,9 @@ type task struct {
 	// the task runs.
 	ctx        context.Context
 	state      taskState
+	orphan     bool          // a worker has it, and its caller, in Do, has left
 	stop       func() bool   // ends watching ctx; nil unless the task waits and is watched
 	admitted   chan struct{} // closed when the task gets in from the door; nil unless it was there
-	orphan     bool          // a worker has it, and nobody waits for it any more
 	prev, next *task
 }
 

@@ -5,8 +5,9 @@ import "context"
 // Do hands fn to the pool, waits until it has run, and returns its error. It
 // leaves when ctx ends, and returns ctx.Err() itself: fn, if it runs by then,
 // goes on, and counts as active until it ends. That is what keeps a hanging
-// dependency within Max goroutines however many callers give up on it. fn is to
-// watch the ctx that it gets, which is this one.
+// dependency within Max goroutines however many callers give up on it. What fn
+// returns or panics with after that is counted and otherwise lost. fn is to watch
+// the ctx that it gets, which is this one.
 //
 // If fn was not run, the error is [ErrFull], [ErrWaitTimeout], [ErrClosed],
 // [ErrDiscarded] or ctx.Err(), as for [Submit]; if it panicked or called

@@ -1,9 +1,11 @@
 package watertight_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"testing"
 	"testing/synctest"
@@ -410,8 +412,22 @@ func TestNilSetLimitsNothing(t *testing.T) {
 
 func TestRejectedErrorNamesThingReasonAndWayOut(t *testing.T) {
 	err := error(&watertight.RejectedError{Policy: "reports", Key: "/r/{id}", Reason: policy.Full, RetryAfter: 2 * time.Second, Err: bulkhead.ErrFull})
-	assert.EqualError(t, err, "watertight: policy reports (/r/{id}) refused the call: "+bulkhead.ErrFull.Error()+"; retry after 2s")
+	assert.EqualError(t, err, "watertight: policy reports (/r/{id}) refused the call, full: bulkhead: full; retry after 2s")
+	err = &watertight.RejectedError{Policy: "p", Reason: policy.Open, RetryAfter: 29999991257, Err: breaker.ErrOpen}
+	assert.EqualError(t, err, "watertight: policy p refused the call, open: breaker: open; retry after 30s")
 	var timeout interface{ Timeout() bool }
 	require.True(t, errors.As(err, &timeout))
 	assert.False(t, timeout.Timeout())
+}
+
+// What a policy file is warned of must not stay unseen by those who only use it.
+func TestNewLogsWarnings(t *testing.T) {
+	var log bytes.Buffer
+	guard(t, `
+version: 1
+policies:
+  - {name: a, breaker: {failureRate: 0.5}}
+`, watertight.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+	assert.Contains(t, log.String(), "level=WARN")
+	assert.Contains(t, log.String(), "test.yaml:4:")
 }

@@ -216,3 +216,18 @@ func TestDrainDoesNotWaitForExemptCalls(t *testing.T) {
 	assert.EqualValues(t, 1, compartment(t, g, "health", "").InFlight)
 	health.Release()
 }
+
+// Who would not be limited is told to hooks when draining refuses it, under what
+// Arrive made.
+func TestDrainTellsOfTheUnmatched(t *testing.T) {
+	var s story
+	g := guard(t, drained, watertight.WithHooks(s.hooks("one")))
+	require.NoError(t, g.Drain(t.Context()))
+	refused(t, g, on("/other"), bulkhead.ErrClosed)
+	require.Len(t, s.events, 1)
+	e := s.events[0].(watertight.RejectEvent)
+	assert.Equal(t, policy.Draining, e.Reason)
+	assert.Equal(t, "(unmatched)", e.Policy)
+	assert.Zero(t, e.Limit)
+	assert.Equal(t, "one", s.ctxs[0].Value(ctxKey("arrive")))
+}

@@ -68,6 +68,23 @@ func TestOneBulkheadInAndOutOfBubbles(t *testing.T) {
 	}
 }
 
+// A permit from outside comes back when the bubble is gone whose goroutines
+// have waited for it.
+func TestPermitOutlivesBubble(t *testing.T) {
+	b := bulkhead.New(bulkhead.Config{Limit: 1, Backlog: 1, MaxWait: time.Hour})
+	for range 3 {
+		held := hold(t, b)[0]
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			_, err := b.Acquire(ctx)
+			require.Equal(t, context.DeadlineExceeded, err)
+		})
+		held.Release()
+	}
+	require.Zero(t, b.Snapshot().InFlight)
+}
+
 // One timer for all: each is late on its own instant, whatever happened to
 // those before it, and those who came after max wait was shortened are late
 // before those who stand in front of them.

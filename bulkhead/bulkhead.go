@@ -206,6 +206,10 @@ func (b *Bulkhead) giveBackLocked() bool {
 			b.flagLocked()
 			return true
 		case b.swap(w, w-onePermit):
+			if w.has(timed) && !w.has(waiting) {
+				b.queue.disarm()
+				b.flagLocked()
+			}
 			if b.drained != nil && w.inFlight() == 1 {
 				// Only a closed bulkhead has been asked to drain, and a closed
 				// one admits nobody, so this happens once.
@@ -226,7 +230,7 @@ func (b *Bulkhead) handOverLocked(w word) {
 
 // flaggedLocked returns w with the flags that are right for a queue of length n.
 func (b *Bulkhead) flaggedLocked(w word, n int) word {
-	return w.with(waiting, n > 0).with(room, b.maxWait > 0 && n < b.backlog)
+	return w.with(waiting, n > 0).with(room, b.maxWait > 0 && n < b.backlog).with(timed, n > 0 || b.queue.isTimed())
 }
 
 // flagLocked brings the flags in line with the queue and the configuration. It

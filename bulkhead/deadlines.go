@@ -14,18 +14,22 @@ import "time"
 // Invariants, whenever the bulkhead's mutex is not held:
 //   - due is the oldest waiter that has not been told that its time is up, nil
 //     if there is none;
-//   - if due is not nil, the timer will fire, or its function is on its way to
-//     the mutex, and not later than the deadline of any waiter from due on that
-//     is not alone;
-//   - with an empty queue the timer is stopped.
+//   - if set, the timer will fire, or its function is on its way to the mutex,
+//     not later than at fires;
+//   - if due is not nil, the timer is set, and no waiter from due on that is not
+//     alone has a deadline before fires.
 //
-// The timer is not set anew when the waiter that it was set for leaves. It then
-// fires for nobody, at most once per max wait, and is set anew there: a queue
-// that moves on fast never touches it.
+// The timer stays set when the waiter that it was set for leaves, and when the
+// queue becomes empty: most likely it is soon wanted again. It then fires too
+// early, at most once per max wait, and is set anew there. So a queue that moves
+// on fast never touches it. It is stopped by the first permit that comes back
+// when nobody waits any more; see timed.
 type deadlines struct {
 	due    *waiter
 	latest time.Duration // no waiter in the queue has a later deadline
 	timer  *time.Timer   // calls expire
+	set    bool
+	fires  time.Duration
 	expire func()
 	bubble bool // timer is of a synctest bubble
 }
@@ -37,7 +41,7 @@ func (q *queue) expect(w *waiter, now time.Duration) {
 		// Like a channel (see waiters), a timer belongs to its bubble.
 		bubble := inBubble(now)
 		if bubble || q.bubble {
-			q.timer = nil
+			q.timer, q.set = nil, false
 		}
 		q.bubble = bubble
 	}
@@ -45,7 +49,9 @@ func (q *queue) expect(w *waiter, now time.Duration) {
 	q.latest = max(q.latest, w.deadline)
 	if q.due == nil {
 		q.due = w
-		q.arm(now)
+		if !q.set || w.deadline < q.fires {
+			q.arm(now)
+		}
 	}
 }
 
@@ -54,14 +60,23 @@ func (q *queue) forget(w *waiter) {
 	if q.due == w {
 		q.due = w.next
 	}
-	if q.n == 0 {
-		q.timer.Stop()
+	if q.n == 0 && q.bubble {
+		q.disarm() // here: the next permit may come back outside of the bubble
 	}
+}
+
+func (q *queue) isTimed() bool { return q != nil && q.set }
+
+// disarm stops the timer of an empty queue.
+func (q *queue) disarm() {
+	q.timer.Stop()
+	q.set = false
 }
 
 // arm sets the timer for due.
 func (q *queue) arm(now time.Duration) {
-	left := q.due.deadline - now
+	q.set, q.fires = true, q.due.deadline
+	left := q.fires - now
 	if q.timer == nil {
 		q.timer = time.AfterFunc(left, q.expire)
 	} else {
@@ -74,7 +89,7 @@ func (q *queue) arm(now time.Duration) {
 // that comes is still its own.
 //
 // That the timer has fired proves nothing. It may have been stopped and set
-// anew while this function was on its way to the mutex.
+// anew while this function was on its way to the mutex. Then it fires once more.
 func (b *Bulkhead) expire() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -85,5 +100,8 @@ func (b *Bulkhead) expire() {
 	}
 	if q.due != nil {
 		q.arm(now)
+	} else {
+		q.set = false
+		b.flagLocked()
 	}
 }

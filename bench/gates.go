@@ -18,7 +18,8 @@ type gate interface {
 	// pass enters and leaves, ops times. There must be room.
 	pass(ctx context.Context, ops int)
 	// refused tries to enter and is turned away, ops times. It must be full,
-	// and open for nobody to wait.
+	// and opened for nobody to wait. Rivals without a bound on those who wait do
+	// it by a call that asks no context.
 	refused(ctx context.Context, ops int)
 	// visit enters, calls inside and leaves, until inside says that it is
 	// enough. It waits as long as it must.

@@ -63,7 +63,7 @@ func (m *meter) stop() {
 	m.mallocs = after.Mallocs - m.before.Mallocs
 }
 
-// figures of one rival over all rounds
+// figures are those of one rival, with a value for each round.
 type figures struct {
 	nanos, ratios, allocs []float64
 	ops                   int

@@ -453,6 +453,62 @@ func TestAnswerBeforeTheEndOfTheBodyKeepsHTTP2(t *testing.T) {
 	}
 }
 
+// endless is a body of zeros.
+type endless struct{}
+
+func (endless) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
+}
+
+// Bodies that wait with their requests leave room on the connection for the one
+// that does not.
+func TestUploadsThatQueueDoNotStallTheOneInside(t *testing.T) {
+	const waiting = 50
+	inside := make(chan struct{}, 1+waiting)
+	up := upstream(t, func(w http.ResponseWriter, r *http.Request) {
+		inside <- struct{}{}
+		n, err := io.Copy(io.Discard, r.Body)
+		fmt.Fprint(w, n, err)
+	})
+	a := start(t, `
+version: 1
+policies:
+  - name: one
+    side: server
+    bulkhead: {maxConcurrent: 1, maxWait: 1h}
+`, app.Config{Upstreams: map[string]string{"up": up}})
+	tr := http2(t)
+	ctx, leave := context.WithCancel(t.Context())
+	upload := func(body io.Reader) <-chan reply {
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, a.URL()+"/upstream/up/", body)
+		require.NoError(t, err)
+		done := make(chan reply, 1)
+		go func() { done <- fetchBy(tr, req) }()
+		return done
+	}
+	body, w := io.Pipe()
+	first := upload(body)
+	receive(t, inside)
+
+	others := make([]<-chan reply, waiting)
+	for i := range others {
+		others[i] = upload(endless{})
+	}
+	eventually(t, func() bool { return queued(a, "one", "/upstream/{name}/*") == waiting }, "the others should queue")
+
+	const size = 8 << 20
+	go func() {
+		_, err := io.CopyN(w, endless{}, size)
+		w.CloseWithError(err)
+	}()
+	assert.Equal(t, fmt.Sprint(size, " <nil>"), receive(t, first).body)
+	leave()
+	for _, other := range others {
+		receive(t, other)
+	}
+}
+
 // A client that sends nonsense is told so, and is not held against the route
 // either.
 func TestNonsenseAsBodyIsTheClientsFault(t *testing.T) {

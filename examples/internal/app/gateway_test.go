@@ -427,6 +427,23 @@ func TestAnswerBeforeTheEndOfTheBodyClosesTheConnection(t *testing.T) {
 	assert.NotContains(t, log.String(), "panic")
 }
 
+// A client that is still sending gets the answer, not a connection that was reset.
+func TestAnswerReachesAClientThatIsStillSending(t *testing.T) {
+	eager := upstream(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Connection", "close")
+		w.WriteHeader(http.StatusRequestEntityTooLarge)
+		fmt.Fprint(w, "too much")
+	})
+	a := start(t, roomy, app.Config{Upstreams: map[string]string{"eager": eager}})
+	for range 100 {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, a.URL()+"/upstream/eager/", endless{})
+		require.NoError(t, err)
+		got := send(t, req)
+		require.Equal(t, http.StatusRequestEntityTooLarge, got.StatusCode)
+		require.Equal(t, "too much", got.body)
+	}
+}
+
 // On HTTP/2, closing would take the connection from under the other requests.
 func TestAnswerBeforeTheEndOfTheBodyKeepsHTTP2(t *testing.T) {
 	eager := upstream(t, func(w http.ResponseWriter, _ *http.Request) {

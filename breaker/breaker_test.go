@@ -199,7 +199,7 @@ func TestStale(t *testing.T) {
 func TestRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := breaker.New(breaker.Config{SlowCall: 100 * time.Millisecond, MinCalls: 1, SlowCallRate: 100})
-		call := let(t, b)
+		call := let(t, b).Pause()
 		time.Sleep(300 * time.Millisecond)
 		call = call.Restart()
 		time.Sleep(10 * time.Millisecond)
@@ -277,11 +277,11 @@ func TestOlderReadingOfTheClock(t *testing.T) {
 		older := let(t, b)
 		time.Sleep(60 * time.Second)
 		end(t, b, 1, breaker.Failure, 0)
-		older.DoneAt(breaker.Failure, 5*time.Second) // trips now, not 55s ago
+		older.DoneAt(t.Context(), breaker.Failure, b.At(5*time.Second)) // trips now, not 55s ago
 		assert.Equal(t, 10*time.Second, b.Snapshot().OpenRemaining)
 		assert.Equal(t, 2, b.Snapshot().Calls)
 
-		refused, err := b.AllowAt(5 * time.Second)
+		refused, err := b.AllowAt(t.Context(), b.At(5*time.Second))
 		require.ErrorIs(t, err, breaker.ErrOpen)
 		assert.Equal(t, 10*time.Second, refused.Remaining())
 	})
@@ -301,9 +301,9 @@ func TestNames(t *testing.T) {
 	assert.Equal(t, []string{"Outcome(0)", "success", "failure", "ignored", "Outcome(4)"}, names)
 
 	names = nil
-	for c := breaker.Cause(0); c <= breaker.CauseHalfOpenElapsed+1; c++ {
+	for c := breaker.Cause(0); c <= breaker.CauseOverdue+1; c++ {
 		names = append(names, c.String())
 	}
 	assert.Equal(t, []string{"Cause(0)", "failure_rate", "slow_call_rate", "forced", "reset",
-		"open_elapsed", "probes", "half_open_elapsed", "Cause(8)"}, names)
+		"open_elapsed", "probes", "half_open_elapsed", "overdue", "Cause(9)"}, names)
 }

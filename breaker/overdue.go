@@ -1,0 +1,123 @@
+package breaker
+
+import (
+	"context"
+	"time"
+)
+
+// The overdue rule counts in slots of time, an eighth of SlowCall each. A period
+// has its slots to itself: the first begins with the period, and numbers go on
+// from those of the period before, so that a number belongs to one period.
+//
+// A call that began in slot s is overdue from the start of slot s+9. At that
+// instant the latest call of slot s has been in flight for longer than eight
+// slots, the earliest for nine: none is overdue too early, and none later than
+// one slot after it should be. A response in slot s counts until that instant,
+// too, so that the responses just before an upstream began to hang are forgotten
+// together with the call that found it hanging.
+//
+// Both counts thus err towards not tripping. If the breaker trips by them, the
+// rule holds exactly; and if the rule has held exactly for as long as a slot, while
+// no call responded or ended, the breaker has tripped.
+const (
+	slotsPerSlowCall = 8
+	slotsInView      = slotsPerSlowCall + 1
+)
+
+// overdue is what the rule counts, of the calls of the current period.
+type overdue struct {
+	// awaited[s%slotsInView] are the calls that began in slot s, one of those in
+	// view, and have neither responded nor ended. Of the current slot they are
+	// without the calls that the gate counts, and so may be under 0.
+	awaited   [slotsInView]int32
+	responded [slotsInView]int32 // responses, by their slot
+	late      int                // awaited calls that began before the slots in view: those overdue
+	prompt    int                // sum of responded
+}
+
+// leave takes out an awaited call that began in the given slot. A call that was
+// ended twice, against the rules, must not take the count below 0 for ever; for the
+// current slot step sees to that.
+func (o *overdue) leave(slot, current uint64) {
+	switch n := &o.awaited[slot%slotsInView]; {
+	case slot+slotsInView <= current:
+		o.late = max(0, o.late-1)
+	case slot == current || *n > 0:
+		*n--
+	}
+}
+
+func (o *overdue) respond(current uint64) {
+	o.responded[current%slotsInView]++
+	o.prompt++
+}
+
+// step makes slot the current one; the one before it was current until now, and
+// the gate counted so many calls in it.
+func (o *overdue) step(slot uint64, counted uint32) {
+	last := &o.awaited[(slot-1)%slotsInView]
+	*last = max(0, *last+int32(counted))
+	i := slot % slotsInView // held the slot that goes out of view
+	o.late += int(o.awaited[i])
+	o.prompt -= int(o.responded[i])
+	o.awaited[i], o.responded[i] = 0, 0
+}
+
+// slotLocked returns the slot that at lies in.
+func (b *Breaker) slotLocked(at time.Duration) uint64 {
+	return b.first + uint64((at-b.since)/b.rules.width)
+}
+
+// startLocked returns the instant at which a slot begins.
+func (b *Breaker) startLocked(slot uint64) time.Duration {
+	return b.since + time.Duration(slot-b.first)*b.rules.width
+}
+
+// stepLocked takes the counts to the slot that b.last lies in, and trips at the
+// first slot in which the rule holds; it reports whether it did. Between two
+// steps the rule cannot begin to hold, unless by SetOverdueLimit: until the next
+// slot, no call becomes overdue and no response is forgotten.
+//
+// That takes at most as many steps as there are slots in view. After these, all
+// that happened before the first of them is either overdue or forgotten.
+func (b *Breaker) stepLocked(ctx context.Context) (tripped bool) {
+	target := b.slotLocked(b.last)
+	counted := b.shutLocked()
+	slot := b.slot.Load()
+	for n := 0; n < slotsInView && slot < target; n++ {
+		slot++
+		b.overdue.step(slot, counted)
+		counted = 0
+		if b.state == Closed && b.tooManyOverdueLocked() {
+			b.slot.Store(slot)
+			b.moveLocked(ctx, Open, CauseOverdue, b.startLocked(slot), 0)
+			return true
+		}
+	}
+	start := b.startLocked(target)
+	b.openLocked(target, start, after(start, b.rules.width))
+	return false
+}
+
+func (b *Breaker) tooManyOverdueLocked() bool {
+	enough := int(b.rules.minCalls)
+	if b.overdueLimit > 0 {
+		enough = min(enough, b.overdueLimit)
+	}
+	late := b.overdue.late
+	return late >= enough && percent(late, late+b.overdue.prompt) >= b.rules.slowRate
+}
+
+// SetOverdueLimit changes [Config].OverdueLimit, for when the bulkhead around the
+// breaker was resized; 0 means no limit. A lower one may open the breaker at once.
+// SetOverdueLimit panics if limit is negative.
+func (b *Breaker) SetOverdueLimit(limit int) {
+	check(limit >= 0, "OverdueLimit", limit)
+	ctx := context.Background()
+	now := b.lock(ctx, b.now())
+	b.overdueLimit = limit
+	if b.state == Closed && b.tooManyOverdueLocked() {
+		b.moveLocked(ctx, Open, CauseOverdue, now, 0)
+	}
+	b.unlock()
+}

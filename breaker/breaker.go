@@ -70,14 +70,22 @@ func (b *Breaker) now() time.Duration { return time.Since(b.origin) }
 // lock takes the lock and makes every change that was due by now. It returns now,
 // or the instant already acted upon if a goroutine with a later reading of the
 // clock was faster: under the lock, time does not run backwards.
+//
+// The overdue rule is no such change: see judgeOverdueLocked.
 func (b *Breaker) lock(ctx context.Context, now time.Duration) time.Duration {
 	b.mu.Lock()
-	seen := b.last
-	now = max(now, seen)
+	now = max(now, b.last)
 	b.last = now
 	if now >= time.Duration(b.until.Load()) {
-		b.catchUpLocked(ctx, seen)
+		b.catchUpLocked(ctx)
 	}
+	return now
+}
+
+// look is lock for those who are about to decide by the state, or to tell it.
+func (b *Breaker) look(ctx context.Context, now time.Duration) time.Duration {
+	now = b.lock(ctx, now)
+	b.judgeOverdueLocked(ctx, now)
 	return now
 }
 
@@ -123,7 +131,7 @@ func (b *Breaker) allow(ctx context.Context, now time.Duration) (Call, error) {
 
 // allowLocking is allow under the lock. A call that is refused has no breaker.
 func (b *Breaker) allowLocking(ctx context.Context, now time.Duration) Call {
-	now = b.lock(ctx, now)
+	now = b.look(ctx, now)
 	if b.state == Open && now >= time.Duration(b.until.Load()) {
 		b.moveLocked(ctx, HalfOpen, CauseOpenElapsed, now, 0)
 	}
@@ -161,6 +169,7 @@ func (b *Breaker) end(ctx context.Context, c Call, o Outcome, now, took time.Dur
 	if c.slot >= b.first {
 		b.endLocked(ctx, c, o, now, took)
 	}
+	b.judgeOverdueLocked(ctx, now)
 	b.unlock()
 }
 
@@ -198,7 +207,7 @@ func (b *Breaker) endAwaitedLocked(c Call, o Outcome) {
 
 // State returns the state at this moment.
 func (b *Breaker) State() State {
-	b.lock(context.Background(), b.now())
+	b.look(context.Background(), b.now())
 	s := b.state
 	b.unlock()
 	return s
@@ -207,7 +216,7 @@ func (b *Breaker) State() State {
 // Remaining returns how long the breaker stays open, at this moment. It is 0 in
 // any other state, and when the next call will be a probe.
 func (b *Breaker) Remaining() time.Duration {
-	now := b.lock(context.Background(), b.now())
+	now := b.look(context.Background(), b.now())
 	remaining := b.remainingLocked(now)
 	b.unlock()
 	return remaining

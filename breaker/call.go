@@ -85,6 +85,7 @@ func (c Call) move(ctx context.Context, to phase) Call {
 		c.slot = b.moveAwaitedLocked(c, to)
 	}
 	c.kind.phase = to
+	b.judgeOverdueLocked(ctx, now)
 	b.unlock()
 	return c
 }
@@ -113,7 +114,7 @@ func (c Call) Stale() bool {
 		return true
 	}
 	b := c.b
-	b.lock(context.Background(), b.now())
+	b.look(context.Background(), b.now())
 	stale := c.slot < b.first || c.kind.state == HalfOpen && b.half.find(c.kind.probe) < 0
 	b.unlock()
 	return stale

@@ -62,7 +62,7 @@ type Snapshot struct {
 
 // Snapshot returns the breaker's figures at this moment.
 func (b *Breaker) Snapshot() Snapshot {
-	now := b.lock(context.Background(), b.now())
+	now := b.look(context.Background(), b.now())
 	f := b.figuresLocked(now)
 	s := Snapshot{
 		State:       b.state,

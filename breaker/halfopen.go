@@ -77,21 +77,13 @@ func (b *Breaker) endProbeLocked(ctx context.Context, id uint32, o Outcome, slow
 	}
 }
 
-// dueLocked returns the instant from which an awaited probe is overdue.
-func (b *Breaker) probeLateLocked(p probe) time.Duration {
-	slots := (p.start-b.since)/b.rules.width + slotsInView
-	if slots > (forever-b.since)/b.rules.width {
-		return forever
-	}
-	return b.since + slots*b.rules.width
-}
-
-// lateProbesLocked returns how many probes are overdue.
-func (b *Breaker) lateProbesLocked(at time.Duration) int {
+// lateProbesLocked returns how many probes are overdue. There being few, it asks
+// each, and needs no slots.
+func (b *Breaker) lateProbesLocked(now time.Duration) int {
 	late := 0
 	if b.rules.width > 0 {
 		for _, p := range b.half.probes {
-			if p.phase == awaited && b.probeLateLocked(p) <= at {
+			if p.phase == awaited && now-p.start > b.rules.slowCall {
 				late++
 			}
 		}

@@ -150,3 +150,117 @@ func TestHammerAll(t *testing.T) {
 		let(t, b).Cancel()
 	}
 }
+
+// However the goroutines, the slots and the periods overtake each other, each call
+// in flight is counted once, and each that has ended not at all: what the overdue
+// rule has counted in the end is exactly the calls that are left.
+func TestHammerOverdueCounts(t *testing.T) {
+	const goroutines, calls, never = 16, 4000, 1 << 20
+	for name, resets := range map[string]int{"one period": 0, "many periods": 300} {
+		t.Run(name, func(t *testing.T) {
+			b := breaker.New(breaker.Config{
+				SlowCall: 80 * time.Microsecond, // slots of 10µs
+				Window:   breaker.Window{Calls: never},
+				MinCalls: never,
+			})
+			held := make([][]breaker.Call, goroutines)
+			var working, all sync.WaitGroup
+			for i := range goroutines {
+				working.Go(func() {
+					for range calls {
+						call, err := b.Allow(t.Context())
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						if rand.IntN(8) == 0 {
+							runtime.Gosched()
+						}
+						switch rand.IntN(16) {
+						case 0:
+							held[i] = append(held[i], call)
+						case 1:
+							held[i] = append(held[i], call.Restart())
+						case 2:
+							call.Pause()
+						case 3:
+							call.Responded(t.Context())
+						case 4:
+							call.Restart().Cancel()
+						case 5:
+							call.Pause().Restart().Done(t.Context(), breaker.Failure)
+						case 6:
+							b.SetOverdueLimit(never)
+							call.Cancel()
+						default:
+							call.Done(t.Context(), breaker.Success)
+						}
+					}
+				})
+			}
+			all.Go(func() {
+				for i := range resets {
+					// Closed, and the other two that let everything in.
+					state := []breaker.State{breaker.Closed, breaker.MetricsOnly, breaker.Disabled}[i%3]
+					if err := b.Transition(state, 0); err != nil {
+						t.Error(err)
+					}
+					runtime.Gosched()
+				}
+				working.Wait()
+			})
+			all.Wait()
+
+			inFlight := 0
+			for _, calls := range held {
+				for _, call := range calls {
+					if !call.Stale() {
+						inFlight++
+					}
+				}
+			}
+			if b.State() == breaker.Disabled {
+				inFlight = 0
+			}
+			_, err := b.AllowAt(t.Context(), time.Now().Add(time.Hour))
+			require.NoError(t, err)
+			s := b.Snapshot()
+			assert.Equal(t, inFlight, s.Overdue)
+			assert.Zero(t, s.Responded)
+			if resets == 0 {
+				assert.Positive(t, inFlight)
+			}
+		})
+	}
+}
+
+// With the gate's count and the lock, two ways lead into a slot, and with the refusals
+// two ways out: nobody is lost between them.
+func TestHammerDenied(t *testing.T) {
+	const goroutines, calls = 8, 5000
+	b := breaker.New(breaker.Config{
+		MinCalls: 1,
+		OpenFor:  []time.Duration{time.Microsecond, time.Nanosecond, 20 * time.Microsecond},
+		HalfOpen: breaker.HalfOpenConfig{Calls: 2},
+	})
+	var refused atomic.Uint64
+	var all sync.WaitGroup
+	for range goroutines {
+		all.Go(func() {
+			for range calls {
+				call, err := b.Allow(t.Context())
+				if err != nil {
+					refused.Add(1)
+					if call.Remaining() < 0 || call.Remaining() > 20*time.Microsecond {
+						t.Errorf("Remaining = %v in %v", call.Remaining(), call.State())
+					}
+					continue
+				}
+				call.Done(t.Context(), breaker.Outcome(1+rand.IntN(3)))
+			}
+		})
+	}
+	all.Wait()
+	assert.Equal(t, refused.Load(), b.Snapshot().Denied)
+	assert.Positive(t, refused.Load())
+}

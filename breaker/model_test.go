@@ -106,8 +106,13 @@ func (m *model) figures() (failureRate, slowRate float64, calls, failed, slow in
 func (m *model) slot(at time.Duration) int { return int((at - m.since) / (m.c.SlowCall / 8)) }
 
 func (m *model) isLate(c *modelCall) bool {
-	return !m.c.NoOverdue && c.period == m.period && !c.paused && !c.responded &&
-		m.slot(m.now)-m.slot(c.waiting) > 8
+	if m.c.NoOverdue || c.period != m.period || c.paused || c.responded {
+		return false
+	}
+	if c.probe {
+		return m.now-c.waiting > m.c.SlowCall
+	}
+	return m.slot(m.now)-m.slot(c.waiting) > 8
 }
 
 // overdue counts for the overdue rule, one call at a time.
@@ -235,14 +240,20 @@ func (m *model) reopen() bool {
 	return true
 }
 
-func (m *model) tripIfOverdue() {
+// judge is what is done when somebody looks.
+func (m *model) judge() {
+	late, prompt := m.overdue()
 	enough := m.c.MinCalls
 	if m.c.OverdueLimit > 0 {
 		enough = min(enough, m.c.OverdueLimit)
 	}
-	late, prompt := m.overdue()
-	if m.state == breaker.Closed && late >= enough && 100*float64(late)/float64(late+prompt) >= m.c.SlowCallRate {
-		m.move(breaker.Open, breaker.CauseOverdue, 0)
+	switch m.state {
+	case breaker.Closed:
+		if late >= enough && 100*float64(late)/float64(late+prompt) >= m.c.SlowCallRate {
+			m.move(breaker.Open, breaker.CauseOverdue, 0)
+		}
+	case breaker.HalfOpen:
+		m.reopen()
 	}
 }
 
@@ -260,8 +271,6 @@ func (m *model) tick() {
 	m.now += tick
 	half := m.c.HalfOpen
 	switch m.state {
-	case breaker.Closed:
-		m.tripIfOverdue()
 	case breaker.Open:
 		if m.c.AutoHalfOpen && m.now-m.since == m.openFor {
 			m.move(breaker.HalfOpen, breaker.CauseOpenElapsed, 0)
@@ -272,13 +281,6 @@ func (m *model) tick() {
 				m.endProbe(p, breaker.Failure, true)
 			}
 		}
-		if m.state == breaker.HalfOpen {
-			before := *m
-			before.now -= tick
-			if slices.ContainsFunc(m.probes, func(p *modelCall) bool { return m.isLate(p) && !before.isLate(p) }) {
-				m.reopen()
-			}
-		}
 		if m.state == breaker.HalfOpen && half.MaxWait > 0 && m.now-m.since == half.MaxWait {
 			m.move(half.MaxWaitTarget, breaker.CauseHalfOpenElapsed, 0)
 		}
@@ -287,6 +289,7 @@ func (m *model) tick() {
 
 // allow returns nil if the call is refused.
 func (m *model) allow() *modelCall {
+	m.judge()
 	if m.state == breaker.Open && m.now-m.since >= m.openFor {
 		m.move(breaker.HalfOpen, breaker.CauseOpenElapsed, 0)
 	}
@@ -321,13 +324,16 @@ func (m *model) done(call *modelCall, o breaker.Outcome, took time.Duration) {
 			m.move(breaker.Open, cause, 0)
 		}
 	}
+	m.judge()
 }
 
 func (m *model) stale(call *modelCall) bool {
+	m.judge()
 	return call.period != m.period || call.probe && !call.inFlight
 }
 
 func (m *model) snapshot() breaker.Snapshot {
+	m.judge()
 	s := breaker.Snapshot{State: m.state, Attempt: m.attempt, Denied: m.denied}
 	s.FailureRate, s.SlowCallRate, s.Calls, s.Failed, s.Slow = m.figures()
 	s.Overdue, s.Responded = m.overdue()
@@ -456,6 +462,7 @@ func TestAgainstModel(t *testing.T) {
 						call.call = call.call.Restart()
 						m.awaitAnew(call)
 						call.start, call.responded = m.now, false
+						m.judge()
 					}
 				},
 				"pause": func(t *rapid.T) {
@@ -489,7 +496,7 @@ func TestAgainstModel(t *testing.T) {
 					limit := rapid.IntRange(0, 4).Draw(t, "limit")
 					b.SetOverdueLimit(limit)
 					m.c.OverdueLimit = limit
-					m.tripIfOverdue()
+					m.judge()
 				},
 				"many": func(t *rapid.T) {
 					for range rapid.IntRange(1, 6).Draw(t, "calls") {

@@ -63,48 +63,51 @@ func (o *overdue) step(slot uint64, counted uint32) {
 	o.awaited[i], o.responded[i] = 0, 0
 }
 
-// slotLocked returns the slot that at lies in.
-func (b *Breaker) slotLocked(at time.Duration) uint64 {
-	return b.first + uint64((at-b.since)/b.rules.width)
-}
-
-// startLocked returns the instant at which a slot begins.
-func (b *Breaker) startLocked(slot uint64) time.Duration {
-	return b.since + time.Duration(slot-b.first)*b.rules.width
-}
-
-// stepLocked takes the counts to the slot that b.last lies in, and trips at the
-// first slot in which the rule holds; it reports whether it did. Between two
-// steps the rule cannot begin to hold, unless by SetOverdueLimit: until the next
-// slot, no call becomes overdue and no response is forgotten.
+// stepLocked takes the counts to the slot that b.last lies in.
 //
 // That takes at most as many steps as there are slots in view. After these, all
 // that happened before the first of them is either overdue or forgotten.
-func (b *Breaker) stepLocked(ctx context.Context) (tripped bool) {
-	target := b.slotLocked(b.last)
+func (b *Breaker) stepLocked() {
+	target := b.first + uint64((b.last-b.since)/b.rules.width)
 	counted := b.shutLocked()
 	slot := b.slot.Load()
 	for n := 0; n < slotsInView && slot < target; n++ {
 		slot++
 		b.overdue.step(slot, counted)
 		counted = 0
-		if b.state == Closed && b.tooManyOverdueLocked() {
-			b.slot.Store(slot)
-			b.moveLocked(ctx, Open, CauseOverdue, b.startLocked(slot), 0)
-			return true
+	}
+	start := b.since + time.Duration(target-b.first)*b.rules.width
+	b.openLocked(target, start, after(start, b.rules.width))
+}
+
+// judgeOverdueLocked opens the breaker if the overdue rule holds.
+//
+// Whoever takes the lock calls it: before it decides by the state or tells it, but
+// after a call has ended or moved, which may have been one of the overdue. Allow
+// need not, if the gate lets it by: until the slot is over, no call becomes overdue
+// and no response is forgotten, so the rule cannot begin to hold.
+func (b *Breaker) judgeOverdueLocked(ctx context.Context, now time.Duration) {
+	switch b.state {
+	case Closed:
+		if b.tooManyOverdueLocked() {
+			b.moveLocked(ctx, Open, CauseOverdue, now, 0)
+		}
+	case HalfOpen:
+		if late := b.lateProbesLocked(now); late > 0 {
+			b.reopenLocked(ctx, late, now)
 		}
 	}
-	start := b.startLocked(target)
-	b.openLocked(target, start, after(start, b.rules.width))
-	return false
 }
 
 func (b *Breaker) tooManyOverdueLocked() bool {
+	late := b.overdue.late
+	if late == 0 {
+		return false
+	}
 	enough := int(b.rules.minCalls)
 	if b.overdueLimit > 0 {
 		enough = min(enough, b.overdueLimit)
 	}
-	late := b.overdue.late
 	return late >= enough && percent(late, late+b.overdue.prompt) >= b.rules.slowRate
 }
 
@@ -116,8 +119,6 @@ func (b *Breaker) SetOverdueLimit(limit int) {
 	ctx := context.Background()
 	now := b.lock(ctx, b.now())
 	b.overdueLimit = limit
-	if b.state == Closed && b.tooManyOverdueLocked() {
-		b.moveLocked(ctx, Open, CauseOverdue, now, 0)
-	}
+	b.judgeOverdueLocked(ctx, now)
 	b.unlock()
 }

@@ -9,22 +9,23 @@ import (
 // made one by one, each with its transitions.
 const maxReplay = 64
 
-// catchUpLocked makes the changes that were due by b.last and after seen, in
-// order, each at the instant it was due: a half-open whose MaxWait ended 200ms ago
-// has been open for 200ms.
+// catchUpLocked makes the changes that were due by b.last, in order, each at the
+// instant it was due: a half-open whose MaxWait ended 200ms ago has been open for
+// 200ms.
 //
 // The number of steps does not depend on how long nobody looked. In Closed there is
-// one. The first round of open and half-open looks at the probes in flight, as many
-// as are configured; later rounds have none, there are as many of them as entries
-// in Config.OpenFor until the periods repeat, and of those that repeat maxReplay
-// are left to make.
-func (b *Breaker) catchUpLocked(ctx context.Context, seen time.Duration) {
+// one. The first round of open and half-open ends the probes in flight, as many as
+// are configured at most; later rounds have none, there are as many of them as
+// entries in Config.OpenFor until the periods repeat, and of those that repeat
+// maxReplay are left to make.
+func (b *Breaker) catchUpLocked(ctx context.Context) {
 	for {
 		switch b.state {
 		case Closed, MetricsOnly:
-			if b.rules.width == 0 || !b.stepLocked(ctx) {
-				return
+			if b.last >= time.Duration(b.until.Load()) {
+				b.stepLocked()
 			}
+			return
 		case Open:
 			if !b.rules.auto || b.last < time.Duration(b.until.Load()) {
 				return
@@ -32,19 +33,16 @@ func (b *Breaker) catchUpLocked(ctx context.Context, seen time.Duration) {
 			b.skipRoundsLocked()
 			b.moveLocked(ctx, HalfOpen, CauseOpenElapsed, time.Duration(b.until.Load()), 0)
 		case HalfOpen:
-			give, late, end := b.dueLocked(seen)
-			switch first := min(give, late, end); {
-			case first > b.last:
-				return
+			probeDue, endDue := b.dueLocked()
+			switch {
 			// At the same instant the probe goes first: that it failed is
 			// evidence, that time is up is none.
-			case first == give:
-				b.endProbeLocked(ctx, b.half.probes[0].id, Failure, true, first)
-			case first == late:
-				seen = first
-				b.reopenLocked(ctx, b.lateProbesLocked(first), first)
+			case probeDue > 0 && (endDue == 0 || probeDue <= endDue):
+				b.endProbeLocked(ctx, b.half.probes[0].id, Failure, true, probeDue)
+			case endDue > 0:
+				b.moveLocked(ctx, b.rules.maxWaitTarget, CauseHalfOpenElapsed, endDue, 0)
 			default:
-				b.moveLocked(ctx, b.rules.maxWaitTarget, CauseHalfOpenElapsed, first, 0)
+				return
 			}
 		default:
 			return
@@ -52,27 +50,18 @@ func (b *Breaker) catchUpLocked(ctx context.Context, seen time.Duration) {
 	}
 }
 
-// dueLocked returns the instants, in half-open, at which the oldest probe is given
-// up, at which the next probe after seen becomes overdue, and at which the state
-// ends; past b.last for one that never comes.
-func (b *Breaker) dueLocked(seen time.Duration) (give, late, end time.Duration) {
-	const never = forever
-	give, late, end = never, never, never
-	if d := b.rules.probeTimeout; d > 0 && len(b.half.probes) > 0 {
-		give = after(b.half.probes[0].start, d)
+// dueLocked returns the instants, in half-open, at which the oldest probe was to
+// be given up and the state was to end; 0 for one that has not come. (Neither can
+// be at 0 itself, since both lie a positive time after the breaker was made.)
+func (b *Breaker) dueLocked() (probe, end time.Duration) {
+	// Differences, since a sum with a very long limit may overflow.
+	if d := b.rules.probeTimeout; d > 0 && len(b.half.probes) > 0 && b.last-b.half.probes[0].start >= d {
+		probe = b.half.probes[0].start + d
 	}
-	if b.rules.width > 0 {
-		for _, p := range b.half.probes {
-			if t := b.probeLateLocked(p); p.phase == awaited && t > seen {
-				late = t
-				break // the later a probe began, the later it is overdue
-			}
-		}
+	if d := b.rules.maxWait; d > 0 && b.last-b.since >= d {
+		end = b.since + d
 	}
-	if d := b.rules.maxWait; d > 0 {
-		end = after(b.since, d)
-	}
-	return give, late, end
+	return probe, end
 }
 
 // skipRoundsLocked moves an open period that is over forward, by whole rounds of

@@ -19,3 +19,13 @@ func (b *Breaker) Pending() int {
 	defer b.mu.Unlock()
 	return len(b.listener.pending)
 }
+
+// Slot returns the slot in which c was let in; without the overdue rule, one slot is one
+// period.
+func (c Call) Slot() uint64 { return c.slot }
+
+// Gate returns what the gate's word says but for the count, and the fields that it
+// stands for.
+func (b *Breaker) Gate() (word uint64, fields [3]int64) {
+	return b.word.Load() >> epochShift, [3]int64{b.from.Load(), b.until.Load(), int64(b.slot.Load())}
+}

@@ -1,6 +1,7 @@
 package breaker_test
 
 import (
+	"context"
 	"math/rand/v2"
 	"runtime"
 	"sync"
@@ -155,112 +156,116 @@ func TestHammerAll(t *testing.T) {
 // in flight is counted once, and each that has ended not at all: what the overdue
 // rule has counted in the end is exactly the calls that are left.
 func TestHammerOverdueCounts(t *testing.T) {
-	const goroutines, calls, never = 16, 4000, 1 << 20
-	for name, resets := range map[string]int{"one period": 0, "many periods": 300} {
+	overtake := map[string]func(b *breaker.Breaker, clock *atomic.Int64){
+		"slots": func(b *breaker.Breaker, clock *atomic.Int64) {
+			// Moves the clock on, so that the gate has to be opened anew.
+			if call, err := b.AllowAt(context.Background(), b.At(time.Duration(clock.Add(int64(time.Second))))); err == nil {
+				call.Cancel()
+			}
+		},
+		"periods": func(b *breaker.Breaker, _ *atomic.Int64) { b.Reset() },
+	}
+	for name, overtake := range overtake {
 		t.Run(name, func(t *testing.T) {
-			b := breaker.New(breaker.Config{
-				SlowCall: 80 * time.Microsecond, // slots of 10µs
-				Window:   breaker.Window{Calls: never},
-				MinCalls: never,
-			})
-			held := make([][]breaker.Call, goroutines)
-			var working, all sync.WaitGroup
-			for i := range goroutines {
-				working.Go(func() {
-					for range calls {
-						call, err := b.Allow(t.Context())
-						if err != nil {
-							t.Error(err)
-							return
-						}
-						if rand.IntN(8) == 0 {
-							runtime.Gosched()
-						}
-						switch rand.IntN(16) {
-						case 0:
-							held[i] = append(held[i], call)
-						case 1:
-							held[i] = append(held[i], call.Restart())
-						case 2:
-							call.Pause()
-						case 3:
-							call.Responded(t.Context())
-						case 4:
-							call.Restart().Cancel()
-						case 5:
-							call.Pause().Restart().Done(t.Context(), breaker.Failure)
-						case 6:
-							b.SetOverdueLimit(never)
-							call.Cancel()
-						default:
-							call.Done(t.Context(), breaker.Success)
-						}
-					}
+			for range 10 {
+				b := breaker.New(breaker.Config{
+					SlowCall: 8 * time.Second, // slots of a second
+					Window:   breaker.Window{Time: time.Second},
+					MinCalls: 1 << 20, // nothing trips
 				})
-			}
-			all.Go(func() {
-				for i := range resets {
-					// Closed, and the other two that let everything in.
-					state := []breaker.State{breaker.Closed, breaker.MetricsOnly, breaker.Disabled}[i%3]
-					if err := b.Transition(state, 0); err != nil {
-						t.Error(err)
-					}
-					runtime.Gosched()
+				var clock atomic.Int64
+				now := func() time.Time { return b.At(time.Duration(clock.Load())) }
+				held := make([][]breaker.Call, 4)
+				var all sync.WaitGroup
+				for i := range held {
+					all.Go(func() {
+						for range 20000 {
+							call, err := b.AllowAt(t.Context(), now())
+							if err != nil {
+								t.Error(err)
+								return
+							}
+							switch rand.IntN(32) {
+							case 7, 8, 9, 10:
+								overtake(b, &clock)
+								call.Cancel()
+							case 0:
+								held[i] = append(held[i], call)
+							case 1:
+								held[i] = append(held[i], call.Restart())
+							case 2:
+								call.Pause()
+							case 3:
+								call.Responded(t.Context())
+							case 4:
+								call.Restart().Cancel()
+							case 5:
+								call.Pause().Restart().Cancel()
+							case 6:
+								runtime.Gosched()
+								call.Cancel()
+							default:
+								call.DoneAt(t.Context(), breaker.Ignored, now())
+							}
+						}
+					})
 				}
-				working.Wait()
-			})
-			all.Wait()
+				all.Wait()
 
-			inFlight := 0
-			for _, calls := range held {
-				for _, call := range calls {
-					if !call.Stale() {
-						inFlight++
+				inFlight := 0
+				for _, calls := range held {
+					for _, call := range calls {
+						if !call.Stale() {
+							inFlight++
+						}
 					}
 				}
-			}
-			if b.State() == breaker.Disabled {
-				inFlight = 0
-			}
-			_, err := b.AllowAt(t.Context(), time.Now().Add(time.Hour))
-			require.NoError(t, err)
-			s := b.Snapshot()
-			assert.Equal(t, inFlight, s.Overdue)
-			assert.Zero(t, s.Responded)
-			if resets == 0 {
-				assert.Positive(t, inFlight)
+				_, err := b.AllowAt(t.Context(), now().Add(time.Hour))
+				require.NoError(t, err)
+				s := b.Snapshot()
+				require.Equal(t, inFlight, s.Overdue)
+				require.Zero(t, s.Responded)
 			}
 		})
 	}
 }
 
-// With the gate's count and the lock, two ways lead into a slot, and with the refusals
-// two ways out: nobody is lost between them.
-func TestHammerDenied(t *testing.T) {
-	const goroutines, calls = 8, 5000
-	b := breaker.New(breaker.Config{
-		MinCalls: 1,
-		OpenFor:  []time.Duration{time.Microsecond, time.Nanosecond, 20 * time.Microsecond},
-		HalfOpen: breaker.HalfOpenConfig{Calls: 2},
-	})
-	var refused atomic.Uint64
-	var all sync.WaitGroup
-	for range goroutines {
-		all.Go(func() {
-			for range calls {
-				call, err := b.Allow(t.Context())
-				if err != nil {
-					refused.Add(1)
-					if call.Remaining() < 0 || call.Remaining() > 20*time.Microsecond {
-						t.Errorf("Remaining = %v in %v", call.Remaining(), call.State())
+// While a hand changes the state back and forth, nobody is refused by one period for
+// as long as another lasts, nor let in by one into another.
+func TestHammerGate(t *testing.T) {
+	const goroutines, rounds = 2, 100000
+	for _, slow := range []time.Duration{0, time.Hour} { // without the overdue rule, and with it
+		for _, other := range []breaker.State{breaker.Open, breaker.Closed} {
+			b := breaker.New(breaker.Config{SlowCall: slow, InitialState: breaker.ForcedOpen})
+			var refused atomic.Uint64
+			var over atomic.Bool
+			var all sync.WaitGroup
+			for range goroutines {
+				all.Go(func() {
+					for !over.Load() {
+						call, err := b.Allow(t.Context())
+						switch {
+						case err == nil:
+							if call.Slot()%2 == 1 { // that of a forced open
+								t.Error("let in by a period that lets nobody in")
+								return
+							}
+						case call.Remaining() > 10*time.Second:
+							t.Errorf("refused for %v", call.Remaining())
+							return
+						default:
+							refused.Add(1)
+						}
 					}
-					continue
-				}
-				call.Done(t.Context(), breaker.Outcome(1+rand.IntN(3)))
+				})
 			}
-		})
+			for range rounds {
+				_ = b.Transition(other, 10*time.Second)
+				_ = b.Transition(breaker.ForcedOpen, 0)
+			}
+			over.Store(true)
+			all.Wait()
+			assert.Equal(t, refused.Load(), b.Snapshot().Denied)
+		}
 	}
-	all.Wait()
-	assert.Equal(t, refused.Load(), b.Snapshot().Denied)
-	assert.Positive(t, refused.Load())
 }

@@ -396,6 +396,7 @@ func TestAgainstModel(t *testing.T) {
 			b, m := breaker.New(c), newModel(c)
 			ctx := context.Background()
 			var out []*modelCall
+			word, fields := b.Gate()
 
 			// pick takes a call out of those that have not ended; nil if there is
 			// none.
@@ -533,6 +534,12 @@ func TestAgainstModel(t *testing.T) {
 					m.move(to, breaker.CauseForced, openFor)
 				},
 				"": func(t *rapid.T) {
+					// Whatever the gate stands for has changed with its word.
+					if w, f := b.Gate(); w == word {
+						require.Equal(t, fields, f)
+					} else {
+						word, fields = w, f
+					}
 					require.Equal(t, m.snapshot(), b.Snapshot())
 					require.Equal(t, m.snapshot().OpenRemaining, b.Remaining())
 					// Rounds that nobody looked at are cut to 64, 128 changes.

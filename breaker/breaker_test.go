@@ -75,8 +75,13 @@ func TestRefusedCallHasNothingToEnd(t *testing.T) {
 	for _, call := range []breaker.Call{refuse(t, b), {}} {
 		call.Done(t.Context(), breaker.Failure)
 		call.DoneIn(t.Context(), breaker.Failure, time.Second)
+		call.DoneAt(t.Context(), breaker.Failure, time.Now())
 		call.Cancel()
+		call.RetryAfter(time.Second)
 		assert.Equal(t, call, call.Restart())
+		assert.Equal(t, call, call.Pause())
+		assert.Equal(t, call, call.Responded(t.Context()))
+		assert.True(t, call.Start().IsZero())
 		assert.True(t, call.Stale())
 	}
 	assert.Zero(t, b.Snapshot().Calls)
@@ -212,6 +217,36 @@ func TestRestart(t *testing.T) {
 		time.Sleep(101 * time.Millisecond)
 		call.Done(t.Context(), breaker.Success)
 		assert.Equal(t, 1, b.Snapshot().Slow)
+	})
+}
+
+// Whoever has read the clock may say what it said.
+func TestAllowAtDoneAt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := breaker.New(breaker.Config{SlowCall: 100 * time.Millisecond})
+		for _, took := range []time.Duration{100 * time.Millisecond, 101 * time.Millisecond} {
+			began := time.Now()
+			call, err := b.AllowAt(t.Context(), began)
+			require.NoError(t, err)
+			assert.True(t, began.Equal(call.Start()))
+			time.Sleep(time.Second)
+			call.DoneAt(t.Context(), breaker.Success, began.Add(took)) // what took the rest is not its fault
+		}
+		s := b.Snapshot()
+		assert.Equal(t, 2, s.Calls)
+		assert.Equal(t, 1, s.Slow)
+	})
+}
+
+func TestStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := breaker.New(breaker.Config{})
+		time.Sleep(time.Second)
+		call := let(t, b)
+		assert.True(t, time.Now().Equal(call.Start()))
+		time.Sleep(time.Second)
+		assert.True(t, time.Now().Equal(call.Restart().Start()))
+		assert.Equal(t, time.Second, time.Since(call.Start()))
 	})
 }
 

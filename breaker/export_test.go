@@ -1,6 +1,9 @@
 package breaker
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // At returns the reading of the clock at d after New, which may be older than one
 // already acted upon, as when goroutines overtake each other between the clock and
@@ -28,4 +31,9 @@ func (c Call) Slot() uint64 { return c.slot }
 // stands for.
 func (b *Breaker) Gate() (word uint64, fields [3]int64) {
 	return b.word.Load() >> epochShift, [3]int64{b.from.Load(), b.until.Load(), int64(b.slot.Load())}
+}
+
+// AllowLocking is AllowAt with the lock, whether or not the gate lets by.
+func (b *Breaker) AllowLocking(ctx context.Context, now time.Time) Call {
+	return b.allowLocking(ctx, now.Sub(b.origin))
 }

@@ -167,7 +167,11 @@ func TestHammerOverdueCounts(t *testing.T) {
 	}
 	for name, overtake := range overtake {
 		t.Run(name, func(t *testing.T) {
-			for range 10 {
+			rounds := 10
+			if raceDetector {
+				rounds = 2
+			}
+			for range rounds {
 				b := breaker.New(breaker.Config{
 					SlowCall: 8 * time.Second, // slots of a second
 					Window:   breaker.Window{Time: time.Second},
@@ -233,7 +237,7 @@ func TestHammerOverdueCounts(t *testing.T) {
 // While a hand changes the state back and forth, nobody is refused by one period for
 // as long as another lasts, nor let in by one into another.
 func TestHammerGate(t *testing.T) {
-	const goroutines, rounds = 2, 100000
+	const goroutines, rounds = 2, 50000
 	for _, slow := range []time.Duration{0, time.Hour} { // without the overdue rule, and with it
 		for _, other := range []breaker.State{breaker.Open, breaker.Closed} {
 			b := breaker.New(breaker.Config{SlowCall: slow, InitialState: breaker.ForcedOpen})

@@ -21,11 +21,6 @@ const maxReplay = 64
 func (b *Breaker) catchUpLocked(ctx context.Context) {
 	for {
 		switch b.state {
-		case Closed, MetricsOnly:
-			if b.last >= time.Duration(b.until.Load()) {
-				b.stepLocked()
-			}
-			return
 		case Open:
 			if !b.rules.auto || b.last < time.Duration(b.until.Load()) {
 				return
@@ -45,6 +40,9 @@ func (b *Breaker) catchUpLocked(ctx context.Context) {
 				return
 			}
 		default:
+			if b.last >= time.Duration(b.until.Load()) {
+				b.stepLocked() // Closed or MetricsOnly: in others nothing is due
+			}
 			return
 		}
 	}

@@ -82,10 +82,11 @@ func (b *Breaker) stepLocked() {
 
 // judgeOverdueLocked opens the breaker if the overdue rule holds.
 //
-// Whoever takes the lock calls it: before it decides by the state or tells it, but
-// after a call has ended or moved, which may have been one of the overdue. Allow
-// need not, if the gate lets it by: until the slot is over, no call becomes overdue
-// and no response is forgotten, so the rule cannot begin to hold.
+// Whoever takes the lock calls it, since that may have begun a new slot: before
+// deciding by the state or telling it (see look), or after ending or moving a call,
+// which may have been one of the overdue. Allow need not, if the gate lets it by:
+// until the slot is over, no call becomes overdue and no response is forgotten, so
+// the rule cannot begin to hold.
 func (b *Breaker) judgeOverdueLocked(ctx context.Context, now time.Duration) {
 	switch b.state {
 	case Closed:

@@ -126,6 +126,40 @@ func TestOverdueIsSeenByWhoeverLooks(t *testing.T) {
 	}
 }
 
+// Whatever is the first to be done in a slot, the next call finds the rule evaluated.
+func TestOverdueAfterWhateverBeganTheSlot(t *testing.T) {
+	first := map[string]func(*testing.T, *breaker.Breaker, breaker.Call){
+		"RetryAfter": func(_ *testing.T, _ *breaker.Breaker, c breaker.Call) { c.RetryAfter(time.Second) },
+		"a stale Done": func(t *testing.T, b *breaker.Breaker, c breaker.Call) {
+			c.Done(t.Context(), breaker.Success)
+		},
+		"Transition": func(t *testing.T, b *breaker.Breaker, _ breaker.Call) {
+			// What is closed at a glance is open, from which half-open is legal.
+			require.NoError(t, b.Transition(breaker.HalfOpen, 0))
+			require.NoError(t, b.Transition(breaker.Open, 0))
+		},
+		"SetOverdueLimit": func(_ *testing.T, b *breaker.Breaker, _ breaker.Call) { b.SetOverdueLimit(30) },
+	}
+	for name, first := range first {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := slow800(0)
+				c.MaxRetryAfter = time.Minute
+				b := breaker.New(c)
+				stale := let(t, b)
+				b.Reset()
+				hung := hang(t, b, 20)
+				time.Sleep(900 * time.Millisecond)
+				if name == "a stale Done" {
+					hung[0] = stale
+				}
+				first(t, b, hung[0])
+				refuse(t, b)
+			})
+		})
+	}
+}
+
 // E50b: a call that ends late, and was not one too many while anybody looked, is a
 // slow call of the window like any other.
 func TestLateCallIsFiledBeforeTheRuleIsAsked(t *testing.T) {

@@ -6,7 +6,7 @@ import "time"
 // on each call. They do not change after New.
 type rules struct {
 	failureRate, slowRate   float64 // percent
-	failureFloor, slowFloor uint8   // the same rounded down, see counts.verdict
+	failureFloor, slowFloor uint8   // the same rounded down, see verdict
 	slowCall                time.Duration
 	width                   time.Duration // of the slots of the overdue rule; 0: that rule is off
 	openFor                 []time.Duration
@@ -51,8 +51,8 @@ const maxCount = 1<<31 - 1
 // never more than there are probes, so the last one always decides.
 func (r *rules) minProbes() int { return int(min(r.minCalls, r.permits)) }
 
-// A verdict on counts: which rate has reached its threshold; 0 if none has, or if
-// there are fewer than enough calls.
+// verdict returns which rate has reached its threshold; 0 if none has, or if there are
+// fewer than enough calls.
 func (r *rules) verdict(c counts, enough int) Cause {
 	if c.calls < enough {
 		return 0

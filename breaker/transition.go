@@ -40,7 +40,7 @@ type Transition struct {
 // nothing.
 func (b *Breaker) Reset() {
 	ctx := context.Background()
-	now := b.lock(ctx, b.now())
+	now := b.look(ctx, b.now())
 	b.moveLocked(ctx, Closed, CauseReset, now, 0)
 	b.unlock()
 }
@@ -60,7 +60,7 @@ func (b *Breaker) Transition(to State, openFor time.Duration) error {
 	check(to.valid(), "state to change to", to)
 	check(openFor >= 0, "time to stay open", openFor)
 	ctx := context.Background()
-	now := b.lock(ctx, b.now())
+	now := b.look(ctx, b.now())
 	from := b.state
 	illegal := from == Closed && to == HalfOpen
 	if !illegal {

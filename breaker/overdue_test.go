@@ -367,7 +367,7 @@ func TestOverdueProbe(t *testing.T) {
 			hang(t, b, 4)
 			time.Sleep(800 * time.Millisecond)
 			assert.Equal(t, breaker.HalfOpen, b.State())
-			time.Sleep(1)
+			time.Sleep(time.Nanosecond)
 			assert.Equal(t, breaker.Open, b.State())
 			last.Context = nil
 			last.At = time.Time{}
@@ -463,7 +463,7 @@ func TestProbeTimeoutAfterResponse(t *testing.T) {
 		probe = probe.Responded(t.Context()) // a second time changes nothing
 		time.Sleep(time.Second - 1)
 		assert.Equal(t, breaker.HalfOpen, b.State())
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		assert.Equal(t, breaker.Open, b.State())
 		probe.Done(t.Context(), breaker.Success)
 		assert.Equal(t, breaker.Open, b.State())
@@ -481,7 +481,7 @@ func TestOverdueExtremes(t *testing.T) {
 					OpenFor:  []time.Duration{forever},
 					HalfOpen: breaker.HalfOpenConfig{Calls: 3, ProbeTimeout: -1},
 				})
-				time.Sleep(5)
+				time.Sleep(5 * time.Nanosecond)
 				hung := hang(t, b, 3)
 				time.Sleep(slow / 2)
 				require.Equal(t, state, b.State())

@@ -17,13 +17,13 @@ var ErrOpen = errors.New("breaker: open")
 // usable. Its methods may be called from any number of goroutines. It has no
 // goroutine and no timer, and nothing to close.
 type Breaker struct {
-	rules  rules
-	origin time.Time // instants below are durations since then, on the monotonic clock
+	// What each call writes comes first: up to the first half of overdue it is 64
+	// bytes, a cache line, and that is handed from one processor to another less
+	// often than several.
 
-	gate   // what Allow decides by without mu
-	denied atomic.Uint64
+	gate // what Allow decides by without mu
 
-	mu sync.Mutex // guards the fields below
+	mu sync.Mutex // guards the fields below, but for those marked
 	// Invariants, whenever mu is not held:
 	//   - the gate is open, for state, from since or, with the overdue rule, from
 	//     the start of the slot, until the instant at which something is due
@@ -31,19 +31,24 @@ type Breaker struct {
 	//     (slot also from slot to slot)
 	//   - since <= last, and last never falls
 	//   - half is not nil in HalfOpen, and nil in every other state but Open
+	last    time.Duration // the latest instant acted upon under mu
+	first   uint64        // slot with which this stay in state, the period, began
+	overdue overdue       // of Closed and MetricsOnly
+
 	state        State
 	overdueLimit int           // 0: none
-	first        uint64        // slot with which this stay in state, the period, began
-	since        time.Duration // when it began
-	last         time.Duration // the latest instant acted upon under mu
+	since        time.Duration // when the period began
 	attempt      int           // openings since the last Closed
 	askedUntil   time.Duration // when the callee wants to be called again, as said in this period; 0: not said
 
-	overdue overdue   // of Closed and MetricsOnly
-	window  window    // the outcomes of Closed and MetricsOnly
-	half    *halfOpen // in HalfOpen, and in Open after it, where its figures stay in view
+	window   window    // the outcomes of Closed and MetricsOnly
+	half     *halfOpen // in HalfOpen, and in Open after it, where its figures stay in view
+	listener *listener // nil: there is none; not changed after New
 
-	listener *listener // nil: there is none
+	rules  rules     // not changed after New
+	origin time.Time // not changed after New; instants are durations since then, on the monotonic clock
+
+	denied atomic.Uint64 // written with mu and without
 }
 
 // New returns a breaker in the state that c says. It panics if a field of c is
@@ -151,7 +156,7 @@ func (b *Breaker) allowLocking(ctx context.Context, now time.Duration) Call {
 	case ForcedOpen:
 		call = Call{kind: kind{state: ForcedOpen}}
 	default:
-		b.overdue.awaited[call.slot%slotsInView]++
+		b.overdue.begin()
 	}
 	if call.b == nil {
 		b.denied.Add(1)
@@ -201,7 +206,7 @@ func (b *Breaker) endAwaitedLocked(c Call, o Outcome) {
 		b.overdue.leave(c.slot, current)
 	}
 	if c.kind.phase != responded && o != Ignored {
-		b.overdue.respond(current)
+		b.overdue.respond()
 	}
 }
 

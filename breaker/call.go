@@ -99,9 +99,9 @@ func (b *Breaker) moveAwaitedLocked(c Call, to phase) uint64 {
 	}
 	switch {
 	case to == awaited:
-		b.overdue.awaited[current%slotsInView]++
+		b.overdue.begin()
 	case to == responded && c.kind.phase != responded:
-		b.overdue.respond(current)
+		b.overdue.respond()
 	}
 	return current
 }

@@ -28,7 +28,7 @@ func (b *Breaker) figuresLocked(now time.Duration) figures {
 	}
 	switch b.state {
 	case Closed, MetricsOnly:
-		f.overdue, f.responded = b.overdue.late, b.overdue.prompt
+		f.overdue, f.responded = b.overdue.late, b.overdue.prompt()
 	case HalfOpen:
 		f.overdue = b.lateProbesLocked(now)
 	}

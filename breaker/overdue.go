@@ -26,41 +26,48 @@ const (
 
 // overdue is what the rule counts, of the calls of the current period.
 type overdue struct {
-	// awaited[s%slotsInView] are the calls that began in slot s, one of those in
-	// view, and have neither responded nor ended. Of the current slot they are
-	// without the calls that the gate counts, and so may be under 0.
-	awaited   [slotsInView]int32
-	responded [slotsInView]int32 // responses, by their slot
-	late      int                // awaited calls that began before the slots in view: those overdue
-	prompt    int                // sum of responded
+	// Of the current slot: the awaited calls that began in it, without those that the
+	// gate counts, which makes it less than 0 as soon as one of these has ended; and
+	// the responses.
+	begun, answered int32
+
+	// Of the slots before it that are in view, slot s at s%slotsPerSlowCall.
+	awaited, responded [slotsPerSlowCall]int32
+
+	late   int // awaited calls that began in slots out of view: those overdue
+	recent int // sum of responded
 }
+
+// prompt is how many calls responded in the slots in view.
+func (o *overdue) prompt() int { return o.recent + int(o.answered) }
+
+// begin puts a call into the current slot.
+func (o *overdue) begin() { o.begun++ }
+
+// respond counts a response in the current slot.
+func (o *overdue) respond() { o.answered++ }
 
 // leave takes out an awaited call that began in the given slot. A call that was
-// ended twice, against the rules, must not take the count below 0 for ever; for the
-// current slot step sees to that.
+// ended twice, against the rules, must not take a count below 0 for ever; for the
+// current slot, step sees to that.
 func (o *overdue) leave(slot, current uint64) {
-	switch n := &o.awaited[slot%slotsInView]; {
-	case slot+slotsInView <= current:
+	if slot == current {
+		o.begun--
+	} else if slot+slotsInView <= current {
 		o.late = max(0, o.late-1)
-	case slot == current || *n > 0:
+	} else if n := &o.awaited[slot%slotsPerSlowCall]; *n > 0 {
 		*n--
 	}
-}
-
-func (o *overdue) respond(current uint64) {
-	o.responded[current%slotsInView]++
-	o.prompt++
 }
 
 // step makes slot the current one; the one before it was current until now, and
 // the gate counted so many calls in it.
 func (o *overdue) step(slot uint64, counted uint32) {
-	last := &o.awaited[(slot-1)%slotsInView]
-	*last = max(0, *last+int32(counted))
-	i := slot % slotsInView // held the slot that goes out of view
+	i := (slot - 1) % slotsPerSlowCall // held the slot that goes out of view
 	o.late += int(o.awaited[i])
-	o.prompt -= int(o.responded[i])
-	o.awaited[i], o.responded[i] = 0, 0
+	o.recent += int(o.answered - o.responded[i])
+	o.awaited[i], o.responded[i] = max(0, o.begun+int32(counted)), o.answered
+	o.begun, o.answered = 0, 0
 }
 
 // stepLocked takes the counts to the slot that b.last lies in.
@@ -109,7 +116,7 @@ func (b *Breaker) tooManyOverdueLocked() bool {
 	if b.overdueLimit > 0 {
 		enough = min(enough, b.overdueLimit)
 	}
-	return late >= enough && percent(late, late+b.overdue.prompt) >= b.rules.slowRate
+	return late >= enough && percent(late, late+b.overdue.prompt()) >= b.rules.slowRate
 }
 
 // SetOverdueLimit changes [Config].OverdueLimit, for when the bulkhead around the

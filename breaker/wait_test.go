@@ -68,13 +68,17 @@ func TestJitter(t *testing.T) {
 		c := openFor1s(breaker.HalfOpenConfig{Calls: 1})
 		c.OpenFor = seconds(10, 20)
 		c.Jitter = 0.2
-		shortest, longest := seconds(1000, 1000), seconds(0, 0)
+		shortest, longest, atLongest := seconds(1000, 1000), seconds(0, 0), 0
 		for range 500 {
 			for i, d := range openings(t, breaker.New(c), 2) {
 				shortest[i] = min(shortest[i], d)
 				longest[i] = max(longest[i], d)
+				if d == 20*time.Second {
+					atLongest++
+				}
 			}
 		}
+		assert.Less(t, atLongest, 10, "those that were cut have not all become the same")
 		// Each bound is missed by a tenth of the range with a chance of 0.9^500.
 		for i, want := range [][2]time.Duration{
 			{8 * time.Second, 12 * time.Second},

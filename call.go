@@ -32,8 +32,7 @@ type Call struct {
 	granted  grants // what the Grant hooks returned
 	watch    breaker.Call
 
-	started time.Duration // when the call proper began, by Guard.now; only with a breaker
-	queued  time.Duration // from its arrival until then, if it queued
+	queued time.Duration // from its arrival until the call proper began, if it queued; only with a breaker
 
 	left *compartment // of a call that was not admitted because its caller left
 
@@ -117,50 +116,61 @@ func (c *Call) SettleFailure() {
 
 func (c *Call) settle(o breaker.Outcome, weigh bool) {
 	c.settled = true
-	if weigh {
-		if err := c.callerErr(); err != nil {
-			o, took := c.weigh(err)
-			c.watch.DoneIn(c.hookCtx, o, took)
-			return
+	if !weigh {
+		c.watch.Done(c.hookCtx, o)
+		return
+	}
+	switch now, err := c.callerErr(); {
+	case err != nil:
+		c.settleFor(err, now)
+	case now.IsZero():
+		c.watch.Done(c.hookCtx, o)
+	default:
+		c.watch.DoneAt(c.hookCtx, o, now)
+	}
+}
+
+// callerErr returns why the caller's context has ended, nil if it has not, and the
+// time if it had to read the clock. A deadline is over when the clock says so:
+// http.Client.Timeout ends the call beneath by a timer of its own, which may be
+// ahead of the context's.
+func (c *Call) callerErr() (now time.Time, err error) {
+	if err := c.ctx.Err(); err != nil {
+		return time.Now(), err
+	}
+	if d, ok := c.ctx.Deadline(); ok {
+		if now = time.Now(); !now.Before(d) {
+			return now, context.DeadlineExceeded
 		}
 	}
-	c.watch.Done(c.hookCtx, o)
+	return now, nil
 }
 
-// callerErr returns why the caller's context has ended, nil if it has not. A
-// deadline is over when the clock says so: http.Client.Timeout ends the call
-// beneath by a timer of its own, which may be ahead of the context's.
-func (c *Call) callerErr() error {
-	if err := c.ctx.Err(); err != nil {
-		return err
-	}
-	if d, ok := c.ctx.Deadline(); ok && !time.Now().Before(d) {
-		return context.DeadlineExceeded
-	}
-	return nil
-}
-
-// weigh judges a call whose caller's context ended.
-func (c *Call) weigh(err error) (breaker.Outcome, time.Duration) {
-	now := time.Now()
-	took := now.Sub(c.g.origin) - c.started
+// settleFor files a call whose caller's context has ended by now.
+func (c *Call) settleFor(err error, now time.Time) {
+	took := now.Sub(c.watch.Start())
 	if errors.Is(err, context.DeadlineExceeded) {
 		ran := took
 		if deadline, ok := c.ctx.Deadline(); ok {
 			ran -= now.Sub(deadline)
 		}
+		o := breaker.Failure
 		if ran < c.queued { // less than half of both together
-			return breaker.Ignored, took
+			o = breaker.Ignored
 		}
-		return breaker.Failure, took
+		c.watch.DoneAt(c.hookCtx, o, now)
+		return
 	}
-	slowCall := c.breaker.rule.Breaker.SlowCall
-	if slowCall <= 0 || took < slowCall {
-		return breaker.Ignored, took
+	switch slowCall := c.breaker.rule.Breaker.SlowCall; {
+	case slowCall <= 0 || took < slowCall:
+		c.watch.DoneAt(c.hookCtx, breaker.Ignored, now)
+	case took == slowCall:
+		// Slow begins above slowCall for the breaker, at slowCall for a caller who
+		// ran out of patience.
+		c.watch.DoneIn(c.hookCtx, breaker.Success, slowCall+1)
+	default:
+		c.watch.DoneAt(c.hookCtx, breaker.Success, now)
 	}
-	// Slow begins above slowCall for the breaker, at slowCall for a caller who
-	// ran out of patience.
-	return breaker.Success, max(took, slowCall+1)
 }
 
 // Release gives back what the call holds; the first time only. An outcome that

@@ -2,7 +2,6 @@ package watertight
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"time"
 
@@ -33,6 +32,7 @@ type Call struct {
 	watch    breaker.Call
 
 	queued time.Duration // from its arrival until the call proper began, if it queued; only with a breaker
+	status int           // of an answer whose outcome SettleBody is to file; 0: none
 
 	left *compartment // of a call that was not admitted because its caller left
 
@@ -78,99 +78,6 @@ func (c *Call) MarkedContext() (ctx context.Context, derived bool) {
 		c.mark = &mark{entered: in, gated: c.gated, outer: c.outer}
 	}
 	return context.WithValue(c.runCtx, markKey{c.g}, c.mark), true
-}
-
-// SettleStatus files the outcome of a call that was answered with an HTTP
-// status: a failure if the policy's failureStatus names it, else a success,
-// and slow, in either case, if the call took longer than slowCall. On the
-// server side a caller that left weighs more, see [Call.SettleFailure]. Only
-// the first Settle counts.
-func (c *Call) SettleStatus(status int) {
-	if c.breaker == nil || c.settled {
-		return
-	}
-	o := breaker.Success
-	if c.breaker.rule.Breaker.IsFailure(status) {
-		o = breaker.Failure
-	}
-	c.settle(o, c.breaker.Side == policy.Server)
-}
-
-// SettleFailure files the outcome of a call that was not answered: a transport
-// error, or a handler that panicked. The caller's own doing is told apart from
-// a failure:
-//
-//   - a caller that cancelled is no outcome at all if the call had lasted less
-//     than slowCall, else the call was slow, but did not fail;
-//   - a caller whose deadline passed saw a failure if the call itself, the
-//     queue excluded, had at least half of the time from arrival to deadline.
-//     Otherwise it is no outcome.
-//
-// Only the first Settle counts.
-func (c *Call) SettleFailure() {
-	if c.breaker == nil || c.settled {
-		return
-	}
-	c.settle(breaker.Failure, true)
-}
-
-func (c *Call) settle(o breaker.Outcome, weigh bool) {
-	c.settled = true
-	if !weigh {
-		c.watch.Done(c.hookCtx, o)
-		return
-	}
-	switch now, err := c.callerErr(); {
-	case err != nil:
-		c.settleFor(err, now)
-	case now.IsZero():
-		c.watch.Done(c.hookCtx, o)
-	default:
-		c.watch.DoneAt(c.hookCtx, o, now)
-	}
-}
-
-// callerErr returns why the caller's context has ended, nil if it has not, and the
-// time if it had to read the clock. A deadline is over when the clock says so:
-// http.Client.Timeout ends the call beneath by a timer of its own, which may be
-// ahead of the context's.
-func (c *Call) callerErr() (now time.Time, err error) {
-	if err := c.ctx.Err(); err != nil {
-		return time.Now(), err
-	}
-	if d, ok := c.ctx.Deadline(); ok {
-		if now = time.Now(); !now.Before(d) {
-			return now, context.DeadlineExceeded
-		}
-	}
-	return now, nil
-}
-
-// settleFor files a call whose caller's context has ended by now.
-func (c *Call) settleFor(err error, now time.Time) {
-	took := now.Sub(c.watch.Start())
-	if errors.Is(err, context.DeadlineExceeded) {
-		ran := took
-		if deadline, ok := c.ctx.Deadline(); ok {
-			ran -= now.Sub(deadline)
-		}
-		o := breaker.Failure
-		if ran < c.queued { // less than half of both together
-			o = breaker.Ignored
-		}
-		c.watch.DoneAt(c.hookCtx, o, now)
-		return
-	}
-	switch slowCall := c.breaker.rule.Breaker.SlowCall; {
-	case slowCall <= 0 || took < slowCall:
-		c.watch.DoneAt(c.hookCtx, breaker.Ignored, now)
-	case took == slowCall:
-		// Slow begins above slowCall for the breaker, at slowCall for a caller who
-		// ran out of patience.
-		c.watch.DoneIn(c.hookCtx, breaker.Success, slowCall+1)
-	default:
-		c.watch.DoneAt(c.hookCtx, breaker.Success, now)
-	}
 }
 
 // Release gives back what the call holds; the first time only. An outcome that

@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"sync/atomic"
-	"time"
 
 	"github.com/watertight-go/watertight/breaker"
 	"github.com/watertight-go/watertight/bulkhead"
@@ -136,7 +135,10 @@ func (g *Guard) build(r *policy.Rule, s policy.Side, key string) *compartment {
 			SlowCallRate: b.SlowCallRate,
 			Window:       breaker.Window{Calls: b.Window.Calls, Time: b.Window.Time},
 			MinCalls:     b.MinCalls,
-			OpenFor:      []time.Duration{b.OpenFor},
+			OpenFor:      breaker.Growing(b.OpenFor, b.Backoff.Max, b.Backoff.Multiplier),
+			Jitter:       b.Backoff.Jitter,
+
+			MaxRetryAfter: b.Backoff.RetryAfter,
 			HalfOpen: breaker.HalfOpenConfig{
 				Calls:        b.HalfOpen.Calls,
 				ProbeTimeout: b.HalfOpen.ProbeTimeout,

@@ -179,7 +179,6 @@ func (c *Call) admit(req *policy.Request) error {
 	}
 
 	if c.breaker != nil {
-		c.started = c.g.now()
 		var err error
 		if c.watch, err = c.breaker.breaker.Allow(c.hookCtx); err != nil {
 			return c.rejectOpen()
@@ -200,6 +199,20 @@ func (c *Call) admit(req *policy.Request) error {
 // acquire gets the permit.
 func (c *Call) acquire() error {
 	b := c.bulkhead
+	paused := c.breaker != nil && c.breaker.rule.Breaker.SlowCall > 0 && b.rule.Bulkhead.MaxQueue > 0
+	if paused {
+		// The breaker must not take a call for overdue that is only in the queue.
+		// But to stop its time costs as much as Allow, so a call that finds a
+		// permit free goes without. (TryAcquire does not tell what hooks want to
+		// know; with hooks, every call pays.)
+		if c.g.hooks == nil {
+			if permit, err := b.bulkhead.TryAcquire(); err == nil {
+				c.permit = permit
+				return nil
+			}
+		}
+		c.watch = c.watch.Pause()
+	}
 	var info bulkhead.Info
 	var err error
 	c.permit, err = b.bulkhead.AcquireInfo(c.ctx, &info)
@@ -221,8 +234,8 @@ func (c *Call) acquire() error {
 		}
 		return c.reject(b, reason, err, refusal{limit: info.Limit, inFlight: info.InFlight, queued: info.Queued})
 	}
-	if waited && c.breaker != nil {
-		if err := c.askAgain(); err != nil {
+	if c.breaker != nil && (paused || waited) {
+		if err := c.restart(waited); err != nil {
 			return err
 		}
 	}
@@ -239,24 +252,27 @@ func (c *Call) acquire() error {
 	return nil
 }
 
-// askAgain asks the breaker of a call that queued once more, if what it said
-// before is no longer worth anything: it may have opened meanwhile. If it still
-// holds, asking would cost a half-open probe its place.
+// restart lets the breaker count the call's time from now on. If the call
+// queued, what the breaker said before may no longer be worth anything: it may
+// have opened meanwhile. Then it is asked once more; if its word still holds,
+// asking would cost a half-open probe its place.
 //
 // The watch is restarted first, and only then asked whether it is stale. The
 // other way round, a probe could be given up for its age between the two, and
 // the call go on as one that the breaker does not know of.
-func (c *Call) askAgain() error {
+func (c *Call) restart(queued bool) error {
+	arrived := c.watch.Start()
 	c.watch = c.watch.Restart()
+	if !queued {
+		return nil
+	}
 	if c.watch.Stale() {
 		var err error
 		if c.watch, err = c.breaker.breaker.Allow(c.hookCtx); err != nil {
 			return c.rejectOpen()
 		}
 	}
-	started := c.g.now()
-	c.queued = started - c.started
-	c.started = started
+	c.queued = c.watch.Start().Sub(arrived)
 	return nil
 }
 

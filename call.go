@@ -2,7 +2,6 @@ package watertight
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"time"
 
@@ -32,8 +31,8 @@ type Call struct {
 	granted  grants // what the Grant hooks returned
 	watch    breaker.Call
 
-	started time.Duration // when the call proper began, by Guard.now; only with a breaker
-	queued  time.Duration // from its arrival until then, if it queued
+	queued time.Duration // from its arrival until the call proper began, if it queued; only with a breaker
+	status int           // of an answer whose outcome SettleBody is to file; 0: none
 
 	left *compartment // of a call that was not admitted because its caller left
 
@@ -79,88 +78,6 @@ func (c *Call) MarkedContext() (ctx context.Context, derived bool) {
 		c.mark = &mark{entered: in, gated: c.gated, outer: c.outer}
 	}
 	return context.WithValue(c.runCtx, markKey{c.g}, c.mark), true
-}
-
-// SettleStatus files the outcome of a call that was answered with an HTTP
-// status: a failure if the policy's failureStatus names it, else a success,
-// and slow, in either case, if the call took longer than slowCall. On the
-// server side a caller that left weighs more, see [Call.SettleFailure]. Only
-// the first Settle counts.
-func (c *Call) SettleStatus(status int) {
-	if c.breaker == nil || c.settled {
-		return
-	}
-	o := breaker.Success
-	if c.breaker.rule.Breaker.IsFailure(status) {
-		o = breaker.Failure
-	}
-	c.settle(o, c.breaker.Side == policy.Server)
-}
-
-// SettleFailure files the outcome of a call that was not answered: a transport
-// error, or a handler that panicked. The caller's own doing is told apart from
-// a failure:
-//
-//   - a caller that cancelled is no outcome at all if the call had lasted less
-//     than slowCall, else the call was slow, but did not fail;
-//   - a caller whose deadline passed saw a failure if the call itself, the
-//     queue excluded, had at least half of the time from arrival to deadline.
-//     Otherwise it is no outcome.
-//
-// Only the first Settle counts.
-func (c *Call) SettleFailure() {
-	if c.breaker == nil || c.settled {
-		return
-	}
-	c.settle(breaker.Failure, true)
-}
-
-func (c *Call) settle(o breaker.Outcome, weigh bool) {
-	c.settled = true
-	if weigh {
-		if err := c.callerErr(); err != nil {
-			o, took := c.weigh(err)
-			c.watch.DoneIn(c.hookCtx, o, took)
-			return
-		}
-	}
-	c.watch.Done(c.hookCtx, o)
-}
-
-// callerErr returns why the caller's context has ended, nil if it has not. A
-// deadline is over when the clock says so: http.Client.Timeout ends the call
-// beneath by a timer of its own, which may be ahead of the context's.
-func (c *Call) callerErr() error {
-	if err := c.ctx.Err(); err != nil {
-		return err
-	}
-	if d, ok := c.ctx.Deadline(); ok && !time.Now().Before(d) {
-		return context.DeadlineExceeded
-	}
-	return nil
-}
-
-// weigh judges a call whose caller's context ended.
-func (c *Call) weigh(err error) (breaker.Outcome, time.Duration) {
-	now := time.Now()
-	took := now.Sub(c.g.origin) - c.started
-	if errors.Is(err, context.DeadlineExceeded) {
-		ran := took
-		if deadline, ok := c.ctx.Deadline(); ok {
-			ran -= now.Sub(deadline)
-		}
-		if ran < c.queued { // less than half of both together
-			return breaker.Ignored, took
-		}
-		return breaker.Failure, took
-	}
-	slowCall := c.breaker.rule.Breaker.SlowCall
-	if slowCall <= 0 || took < slowCall {
-		return breaker.Ignored, took
-	}
-	// Slow begins above slowCall for the breaker, at slowCall for a caller who
-	// ran out of patience.
-	return breaker.Success, max(took, slowCall+1)
 }
 
 // Release gives back what the call holds; the first time only. An outcome that

@@ -23,7 +23,7 @@ policies:
   - {name: fixed, side: server, match: [{path: /fixed}], per: policy, bulkhead: {maxConcurrent: 100, maxWait: 1s}}
   - {name: keyed, side: server, match: [{path: /keyed}], bulkhead: {maxConcurrent: 100}, breaker: {slowCall: 1s}}
   - {name: full, side: server, match: [{path: /full}], per: policy, bulkhead: {maxConcurrent: 1}}
-  - {name: hosts, side: client, bulkhead: {maxConcurrent: 100}, breaker: {slowCall: 1s}}
+  - {name: hosts, side: client, bulkhead: {maxConcurrent: 100, maxWait: 1s}, breaker: {slowCall: 1s}}
 `
 
 var costs = []struct {

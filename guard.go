@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"sync/atomic"
-	"time"
 
 	"github.com/watertight-go/watertight/breaker"
 	"github.com/watertight-go/watertight/bulkhead"
@@ -20,7 +19,6 @@ type Guard struct {
 	set    *policy.Set
 	hooks  *hookSets // nil: none
 	logger *slog.Logger
-	origin time.Time // what now counts from
 	sides  [2]side
 
 	wraps    atomic.Int64 // handlers that middleware has wrapped; see mark.go
@@ -93,7 +91,7 @@ func New(set *policy.Set, opts ...Option) *Guard {
 	if set == nil {
 		set = new(policy.Set)
 	}
-	g := &Guard{set: set, logger: o.logger, origin: time.Now()}
+	g := &Guard{set: set, logger: o.logger}
 	if len(o.hooks) > 0 {
 		g.hooks = &hookSets{sets: o.hooks, report: g.report}
 	}
@@ -142,12 +140,20 @@ func (g *Guard) build(r *policy.Rule, s policy.Side, key string) *compartment {
 			SlowCallRate: b.SlowCallRate,
 			Window:       breaker.Window{Calls: b.Window.Calls, Time: b.Window.Time},
 			MinCalls:     b.MinCalls,
-			OpenFor:      []time.Duration{b.OpenFor},
+			OpenFor:      breaker.Growing(b.OpenFor, b.Backoff.Max, b.Backoff.Multiplier),
+			Jitter:       b.Backoff.Jitter,
+
+			MaxRetryAfter: b.Backoff.RetryAfter,
 			HalfOpen: breaker.HalfOpenConfig{
 				Calls:        b.HalfOpen.Calls,
 				ProbeTimeout: b.HalfOpen.ProbeTimeout,
 				MaxWait:      b.HalfOpen.MaxWait,
 			},
+		}
+		// Of another policy's bulkhead nothing follows: the calls of one breaker
+		// may come through several, and go past it.
+		if r.Bulkhead != nil {
+			cfg.OverdueLimit = r.Bulkhead.MaxConcurrent
 		}
 		if g.hooks != nil {
 			cfg.OnTransition = func(t breaker.Transition) {
@@ -169,10 +175,6 @@ func (g *Guard) Close() {
 		detach()
 	}
 }
-
-// now reads the clock. Time since an instant costs half of what time.Now does,
-// and durations are all that is needed.
-func (g *Guard) now() time.Duration { return time.Since(g.origin) }
 
 // Policies returns the set that the Guard was made with.
 func (g *Guard) Policies() *policy.Set { return g.set }

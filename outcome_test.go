@@ -124,7 +124,7 @@ func TestTheQueueIsNotThePartOfTheCall(t *testing.T) {
 				g := guard(t, watched)
 				var held []*watertight.Call
 				for range 10 {
-					held = append(held, admit(t, g, to("a")))
+					held = append(held, neutral(t, g, to("a")))
 				}
 				time.AfterFunc(test.queued, func() {
 					for _, c := range held {
@@ -147,6 +147,17 @@ func TestTheQueueIsNotThePartOfTheCall(t *testing.T) {
 			})
 		})
 	}
+}
+
+// neutral admits a call that is no outcome, and that the breaker has done with,
+// while it holds its permit.
+func neutral(t *testing.T, g *watertight.Guard, r *policy.Request) *watertight.Call {
+	ctx, cancel := context.WithCancel(t.Context())
+	c, err := g.Admit(ctx, r)
+	assert.NoError(t, err)
+	cancel()
+	c.SettleFailure()
+	return &c
 }
 
 // Where the rules for a caller's end turn, to the nanosecond. The call queues,

@@ -2,6 +2,10 @@ package breaker_test
 
 import (
 	"context"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,6 +18,11 @@ var benchConfigs = []struct {
 }{
 	{"count", breaker.Config{Window: breaker.Window{Calls: 100}, SlowCall: time.Second}},
 	{"time", breaker.Config{Window: breaker.Window{Time: 10 * time.Second}, SlowCall: time.Second}},
+	{"oneRate", breaker.Config{Window: breaker.Window{Calls: 100}}},
+}
+
+func openForAnHour() *breaker.Breaker {
+	return breaker.New(breaker.Config{InitialState: breaker.Open, OpenFor: []time.Duration{time.Hour}})
 }
 
 // BenchmarkClosed is what a breaker costs a request that it lets in.
@@ -51,27 +60,13 @@ func BenchmarkClosedParallel(b *testing.B) {
 // BenchmarkOpen is what a breaker costs a request that it refuses.
 func BenchmarkOpen(b *testing.B) {
 	b.ReportAllocs()
-	brk := breaker.New(breaker.Config{InitialState: breaker.Open, OpenFor: []time.Duration{time.Hour}})
+	brk := openForAnHour()
 	ctx := context.Background()
 	for b.Loop() {
 		if _, err := brk.Allow(ctx); err == nil {
 			b.Fatal("let in")
 		}
 	}
-}
-
-func BenchmarkOpenParallel(b *testing.B) {
-	b.ReportAllocs()
-	brk := breaker.New(breaker.Config{InitialState: breaker.Open, OpenFor: []time.Duration{time.Hour}})
-	b.RunParallel(func(pb *testing.PB) {
-		ctx := context.Background()
-		for pb.Next() {
-			if _, err := brk.Allow(ctx); err == nil {
-				b.Error("let in")
-				return
-			}
-		}
-	})
 }
 
 // BenchmarkProbe is a probe let in and cancelled, with nine more in flight.
@@ -89,4 +84,115 @@ func BenchmarkProbe(b *testing.B) {
 		}
 		call.Cancel()
 	}
+}
+
+// BenchmarkRatio compares with a raw atomic add and its undo, in the same run and with
+// as many goroutines. Each line says how many times the raw pair it takes. The clock
+// is read once for the whole of it, except in "clock", which is a reading alone.
+//
+// "locking" is the rival of the gate: the same breaker, with Allow taking the lock.
+func BenchmarkRatio(b *testing.B) {
+	ctx := context.Background()
+	closed := func(c breaker.Config) func(int) {
+		brk := breaker.New(c)
+		now := time.Now()
+		return func(n int) {
+			for range n {
+				call, _ := brk.AllowAt(ctx, now)
+				call.DoneAt(ctx, breaker.Success, now)
+			}
+		}
+	}
+	failing := benchConfigs[0].config
+	failing.FailureRate = 100
+	rows := []struct {
+		name string
+		op   func(n int)
+	}{
+		{"closed/count", closed(benchConfigs[0].config)},
+		{"closed/time", closed(benchConfigs[1].config)},
+		{"closed/oneRate", closed(benchConfigs[2].config)},
+		{"closed/count/everyThirdFails", func() func(int) {
+			brk := breaker.New(failing)
+			now := time.Now()
+			return func(n int) {
+				for i := range n {
+					o := breaker.Success
+					if i%3 == 0 {
+						o = breaker.Failure
+					}
+					call, _ := brk.AllowAt(ctx, now)
+					call.DoneAt(ctx, o, now)
+				}
+			}
+		}()},
+		{"closed/count/locking", func() func(int) {
+			brk := breaker.New(benchConfigs[0].config)
+			now := time.Now()
+			return func(n int) {
+				for range n {
+					brk.AllowLocking(ctx, now).DoneAt(ctx, breaker.Success, now)
+				}
+			}
+		}()},
+		{"open", func() func(int) {
+			brk := openForAnHour()
+			now := time.Now()
+			return func(n int) {
+				for range n {
+					_, _ = brk.AllowAt(ctx, now)
+				}
+			}
+		}()},
+		{"clock", func(n int) {
+			base := time.Now()
+			for range n {
+				_ = time.Since(base)
+			}
+		}},
+	}
+	var pair atomic.Int64
+	raw := func(n int) {
+		for range n {
+			pair.Add(1)
+			pair.Add(-1)
+		}
+	}
+	for _, row := range rows {
+		b.Run(row.name, func(b *testing.B) { ratio(b, raw, row.op, 1) })
+		b.Run(row.name+"/contended", func(b *testing.B) { ratio(b, raw, row.op, 16*runtime.GOMAXPROCS(0)) })
+	}
+}
+
+// ratio runs raw and op in turns. It reports the best of each, since what the machine
+// does besides only makes a turn longer; and the median of the ratios of neighbours,
+// which is what counts where goroutines contend, since a best turn is one without
+// contention.
+func ratio(b *testing.B, raw, op func(int), goroutines int) {
+	// Long enough, where there are many goroutines, for them to run at the same time.
+	turns, chunk := 41, 20000
+	if goroutines > 1 {
+		turns, chunk = 11, 20000*goroutines
+	}
+	turn := func(f func(int)) float64 {
+		var all sync.WaitGroup
+		begin := time.Now()
+		for range goroutines {
+			all.Go(func() { f(chunk / goroutines) })
+		}
+		all.Wait()
+		return float64(time.Since(begin)) / float64(chunk)
+	}
+	var raws, ops, ratios []float64
+	for b.Loop() {
+		for range turns {
+			r, o := turn(raw), turn(op)
+			raws, ops, ratios = append(raws, r), append(ops, o), append(ratios, o/r)
+		}
+	}
+	slices.Sort(ratios)
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(slices.Min(ops), "best-ns")
+	b.ReportMetric(slices.Min(ops)/slices.Min(raws), "best-x-raw")
+	b.ReportMetric(ratios[len(ratios)/2], "median-x-raw")
 }

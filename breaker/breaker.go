@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -16,40 +17,53 @@ var ErrOpen = errors.New("breaker: open")
 // usable. Its methods may be called from any number of goroutines. It has no
 // goroutine and no timer, and nothing to close.
 type Breaker struct {
-	cfg    Config    // every default filled in; not changed after New
-	origin time.Time // instants below are durations since then, on the monotonic clock
+	// What each call writes comes first: up to the first half of overdue it is 64
+	// bytes, a cache line, and that is handed from one processor to another less
+	// often than several.
 
-	mu sync.Mutex // guards the fields below
+	gate // what Allow decides by without mu
+
+	mu sync.Mutex // guards the fields below, but for those marked
 	// Invariants, whenever mu is not held:
-	//   - period grows exactly when a state is entered, again or anew
+	//   - the gate is open, for state, from since or, with the overdue rule, from
+	//     the start of the slot, until the instant at which something is due
+	//   - first <= slot, and both grow exactly when a state is entered, again or anew
+	//     (slot also from slot to slot)
 	//   - since <= last, and last never falls
-	//   - probes is empty unless state is HalfOpen
-	//   - in HalfOpen, permits + len(probes) + probed.calls == cfg.HalfOpen.Calls,
-	//     and probed.calls < cfg.minProbes()
-	state   State
-	period  uint64        // number of this stay in state, from 1
-	since   time.Duration // when it began
-	last    time.Duration // the latest instant acted upon
-	openFor time.Duration // in Open: its length
-	attempt int           // openings since the last Closed
-	denied  uint64
+	//   - half is not nil in HalfOpen, and nil in every other state but Open
+	last    time.Duration // the latest instant acted upon under mu
+	first   uint64        // slot with which this stay in state, the period, began
+	overdue overdue       // of Closed and MetricsOnly
 
-	window    window  // the outcomes of Closed and MetricsOnly
-	permits   int     // in HalfOpen: probes that may still be let in
-	probes    []probe // in HalfOpen: those in flight, the one that began first in front
-	lastProbe uint64  // number of the latest probe, from 1
-	probed    counts  // the ended probes of the latest HalfOpen
-	byProbes  bool    // the figures in view are probed, not window: in HalfOpen, and in Open after it
+	state        State
+	overdueLimit int           // 0: none
+	since        time.Duration // when the period began
+	attempt      int           // openings since the last Closed
+	askedUntil   time.Duration // when the callee wants to be called again, as said in this period; 0: not said
 
-	pending    []Transition // changes that the listener has not seen, oldest first
-	delivering bool         // a goroutine is in the listener
+	window   window    // the outcomes of Closed and MetricsOnly
+	half     *halfOpen // in HalfOpen, and in Open after it, where its figures stay in view
+	listener *listener // nil: there is none; not changed after New
+
+	rules  rules     // not changed after New
+	origin time.Time // not changed after New; instants are durations since then, on the monotonic clock
+
+	denied atomic.Uint64 // written with mu and without
 }
 
 // New returns a breaker in the state that c says. It panics if a field of c is
 // out of its range.
 func New(c Config) *Breaker {
 	c = c.withDefaults()
-	b := &Breaker{cfg: c, origin: time.Now(), window: newWindow(c.Window)}
+	b := &Breaker{
+		rules:        newRules(c),
+		origin:       time.Now(),
+		overdueLimit: c.OverdueLimit,
+		window:       newWindow(c.Window),
+	}
+	if c.OnTransition != nil {
+		b.listener = &listener{tell: c.OnTransition}
+	}
 	b.enterLocked(c.InitialState, 0, 0)
 	return b
 }
@@ -61,18 +75,28 @@ func (b *Breaker) now() time.Duration { return time.Since(b.origin) }
 // lock takes the lock and makes every change that was due by now. It returns now,
 // or the instant already acted upon if a goroutine with a later reading of the
 // clock was faster: under the lock, time does not run backwards.
+//
+// The overdue rule is no such change: see judgeOverdueLocked.
 func (b *Breaker) lock(ctx context.Context, now time.Duration) time.Duration {
 	b.mu.Lock()
-	b.last = max(b.last, now)
-	if b.state == HalfOpen || b.state == Open && b.cfg.AutoHalfOpen {
+	now = max(now, b.last)
+	b.last = now
+	if now >= time.Duration(b.until.Load()) {
 		b.catchUpLocked(ctx)
 	}
-	return b.last
+	return now
+}
+
+// look is lock for those who are about to decide by the state, or to tell it.
+func (b *Breaker) look(ctx context.Context, now time.Duration) time.Duration {
+	now = b.lock(ctx, now)
+	b.judgeOverdueLocked(ctx, now)
+	return now
 }
 
 // unlock gives the lock back, and then has the listener told what changed.
 func (b *Breaker) unlock() {
-	tell := b.undeliveredLocked()
+	tell := b.listener != nil && b.listener.behindLocked()
 	b.mu.Unlock()
 	if tell {
 		b.deliver()
@@ -80,9 +104,9 @@ func (b *Breaker) unlock() {
 }
 
 // Allow asks to let a call in. If it may go ahead, the error is nil and the
-// caller must end the returned [Call] once, by Done, DoneIn or Cancel; in a defer
-// that holds when the call panics, too. Otherwise the error is [ErrOpen], and the
-// Call only says which state refused and for how long.
+// caller must end the returned [Call] once, by Done, DoneIn, DoneAt or Cancel; in
+// a defer that holds when the call panics, too. Otherwise the error is [ErrOpen],
+// and the Call only says which state refused and for how long.
 //
 // Allow never waits. ctx is for the listener only, as Transition.Context; it may
 // be nil, and whether it is done makes no difference.
@@ -93,32 +117,52 @@ func (b *Breaker) Allow(ctx context.Context) (Call, error) {
 	return b.allow(ctx, b.now())
 }
 
+// AllowAt is Allow for a caller who has read the clock already: now must come
+// from [time.Now], a moment ago.
+func (b *Breaker) AllowAt(ctx context.Context, now time.Time) (Call, error) {
+	return b.allow(ctx, now.Sub(b.origin))
+}
+
 func (b *Breaker) allow(ctx context.Context, now time.Duration) (Call, error) {
-	now = b.lock(ctx, now)
-	if b.state == Open && now-b.since >= b.openFor {
+	call, ok := b.pass(now)
+	if !ok {
+		call = b.allowLocking(ctx, now)
+	}
+	if call.b == nil {
+		return call, ErrOpen
+	}
+	return call, nil
+}
+
+// allowLocking is allow under the lock. A call that is refused has no breaker.
+func (b *Breaker) allowLocking(ctx context.Context, now time.Duration) Call {
+	now = b.look(ctx, now)
+	if b.state == Open && now >= time.Duration(b.until.Load()) {
 		b.moveLocked(ctx, HalfOpen, CauseOpenElapsed, now, 0)
 	}
 	// Still under the same lock as the change: whoever finds the breaker
 	// half-open takes from the same permits, so there is no moment at which one
 	// probe more could slip in.
-	call, err := Call{b: b, state: b.state, period: b.period, start: now}, error(nil)
+	call := Call{b, b.slot.Load(), now, kind{state: b.state}}
 	switch b.state {
 	case HalfOpen:
-		if b.permits > 0 {
-			call.probe = b.admitProbeLocked(now)
+		if b.half.permits == 0 {
+			call = Call{kind: kind{state: HalfOpen}}
 		} else {
-			call, err = Call{state: HalfOpen}, ErrOpen
+			call.kind.probe = b.half.admit(now)
 		}
 	case Open:
-		call, err = Call{state: Open, remaining: b.openFor - (now - b.since)}, ErrOpen
+		call = Call{when: time.Duration(b.until.Load()) - now, kind: kind{state: Open}}
 	case ForcedOpen:
-		call, err = Call{state: ForcedOpen}, ErrOpen
+		call = Call{kind: kind{state: ForcedOpen}}
+	default:
+		b.overdue.begin()
 	}
-	if err != nil {
-		b.denied++
+	if call.b == nil {
+		b.denied.Add(1)
 	}
 	b.unlock()
-	return call, err
+	return call
 }
 
 // end ends the call c, which was let in, at now.
@@ -127,26 +171,65 @@ func (b *Breaker) end(ctx context.Context, c Call, o Outcome, now, took time.Dur
 		panic("breaker: bad outcome: " + o.String())
 	}
 	now = b.lock(ctx, now)
-	if c.period == b.period {
-		slow := b.cfg.SlowCall > 0 && took > b.cfg.SlowCall
-		switch {
-		case b.state == HalfOpen:
-			b.endProbeLocked(ctx, c.probe, o, slow, now)
-		case b.state == Disabled || o == Ignored:
-		default:
-			b.window.add(now, o == Failure, slow)
-			if cause := b.verdictLocked(now); cause != 0 && b.state == Closed {
-				b.moveLocked(ctx, Open, cause, now, 0)
-			}
-		}
+	if c.slot >= b.first {
+		b.endLocked(ctx, c, o, now, took)
 	}
+	b.judgeOverdueLocked(ctx, now)
 	b.unlock()
+}
+
+// endLocked ends a call of this period.
+func (b *Breaker) endLocked(ctx context.Context, c Call, o Outcome, now, took time.Duration) {
+	if b.state == Disabled {
+		return
+	}
+	slow := b.rules.slowCall > 0 && took > b.rules.slowCall
+	if b.state == HalfOpen {
+		b.endProbeLocked(ctx, c.kind.probe, o, slow, now)
+		return
+	}
+	if b.rules.width > 0 {
+		b.endAwaitedLocked(c, o)
+	}
+	if o == Ignored {
+		return
+	}
+	sum := b.window.add(now, o == Failure, slow)
+	if cause := b.rules.verdict(sum, int(b.rules.minCalls)); cause != 0 && b.state == Closed {
+		b.moveLocked(ctx, Open, cause, now, 0)
+	}
+}
+
+func (b *Breaker) endAwaitedLocked(c Call, o Outcome) {
+	current := b.slot.Load()
+	if c.kind.phase == awaited {
+		b.overdue.leave(c.slot, current)
+	}
+	if c.kind.phase != responded && o != Ignored {
+		b.overdue.respond()
+	}
 }
 
 // State returns the state at this moment.
 func (b *Breaker) State() State {
-	b.lock(context.Background(), b.now())
+	b.look(context.Background(), b.now())
 	s := b.state
 	b.unlock()
 	return s
+}
+
+// Remaining returns how long the breaker stays open, at this moment. It is 0 in
+// any other state, and when the next call will be a probe.
+func (b *Breaker) Remaining() time.Duration {
+	now := b.look(context.Background(), b.now())
+	remaining := b.remainingLocked(now)
+	b.unlock()
+	return remaining
+}
+
+func (b *Breaker) remainingLocked(now time.Duration) time.Duration {
+	if b.state != Open {
+		return 0
+	}
+	return max(0, time.Duration(b.until.Load())-now)
 }

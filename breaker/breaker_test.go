@@ -75,8 +75,13 @@ func TestRefusedCallHasNothingToEnd(t *testing.T) {
 	for _, call := range []breaker.Call{refuse(t, b), {}} {
 		call.Done(t.Context(), breaker.Failure)
 		call.DoneIn(t.Context(), breaker.Failure, time.Second)
+		call.DoneAt(t.Context(), breaker.Failure, time.Now())
 		call.Cancel()
+		call.RetryAfter(time.Second)
 		assert.Equal(t, call, call.Restart())
+		assert.Equal(t, call, call.Pause())
+		assert.Equal(t, call, call.Responded(t.Context()))
+		assert.True(t, call.Start().IsZero())
 		assert.True(t, call.Stale())
 	}
 	assert.Zero(t, b.Snapshot().Calls)
@@ -199,7 +204,7 @@ func TestStale(t *testing.T) {
 func TestRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := breaker.New(breaker.Config{SlowCall: 100 * time.Millisecond, MinCalls: 1, SlowCallRate: 100})
-		call := let(t, b)
+		call := let(t, b).Pause()
 		time.Sleep(300 * time.Millisecond)
 		call = call.Restart()
 		time.Sleep(10 * time.Millisecond)
@@ -212,6 +217,36 @@ func TestRestart(t *testing.T) {
 		time.Sleep(101 * time.Millisecond)
 		call.Done(t.Context(), breaker.Success)
 		assert.Equal(t, 1, b.Snapshot().Slow)
+	})
+}
+
+// Whoever has read the clock may say what it said.
+func TestAllowAtDoneAt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := breaker.New(breaker.Config{SlowCall: 100 * time.Millisecond})
+		for _, took := range []time.Duration{100 * time.Millisecond, 101 * time.Millisecond} {
+			began := time.Now()
+			call, err := b.AllowAt(t.Context(), began)
+			require.NoError(t, err)
+			assert.True(t, began.Equal(call.Start()))
+			time.Sleep(time.Second)
+			call.DoneAt(t.Context(), breaker.Success, began.Add(took)) // what took the rest is not its fault
+		}
+		s := b.Snapshot()
+		assert.Equal(t, 2, s.Calls)
+		assert.Equal(t, 1, s.Slow)
+	})
+}
+
+func TestStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := breaker.New(breaker.Config{})
+		time.Sleep(time.Second)
+		call := let(t, b)
+		assert.True(t, time.Now().Equal(call.Start()))
+		time.Sleep(time.Second)
+		assert.True(t, time.Now().Equal(call.Restart().Start()))
+		assert.Equal(t, time.Second, time.Since(call.Start()))
 	})
 }
 
@@ -277,11 +312,11 @@ func TestOlderReadingOfTheClock(t *testing.T) {
 		older := let(t, b)
 		time.Sleep(60 * time.Second)
 		end(t, b, 1, breaker.Failure, 0)
-		older.DoneAt(breaker.Failure, 5*time.Second) // trips now, not 55s ago
+		older.DoneAt(t.Context(), breaker.Failure, b.At(5*time.Second)) // trips now, not 55s ago
 		assert.Equal(t, 10*time.Second, b.Snapshot().OpenRemaining)
 		assert.Equal(t, 2, b.Snapshot().Calls)
 
-		refused, err := b.AllowAt(5 * time.Second)
+		refused, err := b.AllowAt(t.Context(), b.At(5*time.Second))
 		require.ErrorIs(t, err, breaker.ErrOpen)
 		assert.Equal(t, 10*time.Second, refused.Remaining())
 	})
@@ -301,9 +336,9 @@ func TestNames(t *testing.T) {
 	assert.Equal(t, []string{"Outcome(0)", "success", "failure", "ignored", "Outcome(4)"}, names)
 
 	names = nil
-	for c := breaker.Cause(0); c <= breaker.CauseHalfOpenElapsed+1; c++ {
+	for c := breaker.Cause(0); c <= breaker.CauseOverdue+1; c++ {
 		names = append(names, c.String())
 	}
 	assert.Equal(t, []string{"Cause(0)", "failure_rate", "slow_call_rate", "forced", "reset",
-		"open_elapsed", "probes", "half_open_elapsed", "Cause(8)"}, names)
+		"open_elapsed", "probes", "half_open_elapsed", "overdue", "Cause(9)"}, names)
 }

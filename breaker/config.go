@@ -22,6 +22,16 @@ type Config struct {
 	// Without SlowCall it is not used.
 	SlowCallRate float64
 
+	// NoOverdue turns the overdue rule off. It is on if SlowCall is set; the
+	// package documentation says what it is.
+	NoOverdue bool
+
+	// OverdueLimit is how many calls can be in flight at all, if something
+	// around the breaker, such as a bulkhead, limits that: so many overdue calls
+	// are enough for the overdue rule even if MinCalls is more. 0 means that
+	// there is no such limit. [Breaker.SetOverdueLimit] changes it later.
+	OverdueLimit int
+
 	// Window says which outcomes the rates are computed over.
 	Window Window
 
@@ -33,8 +43,20 @@ type Config struct {
 	// OpenFor is how long the breaker stays open: the first entry for the first
 	// time, the next one if the probes after that failed, and so on; the last
 	// entry repeats. It starts over once the breaker has closed. Every entry
-	// must be positive. Empty means 30s. New copies it.
+	// must be positive. Empty means 30s. New copies it. [Growing] makes one that
+	// grows by a factor.
 	OpenFor []time.Duration
+
+	// Jitter is by which part of it an open period may be shorter or longer than
+	// OpenFor says, at random, so that many breakers in front of the same callee
+	// do not all send their probes at once: 0 <= Jitter < 1, and 0.2 makes 10s
+	// anything from 8s to 12s. No period gets longer than the longest in OpenFor.
+	Jitter float64
+
+	// MaxRetryAfter is the longest open period that the callee may ask for
+	// through [Call.RetryAfter]; what asks for more gets that. 0 means that the
+	// callee is not heeded.
+	MaxRetryAfter time.Duration
 
 	// HalfOpen is how the breaker finds out whether it may close again.
 	HalfOpen HalfOpenConfig
@@ -93,11 +115,12 @@ type HalfOpenConfig struct {
 	// ignored probe makes room for another.
 	Calls int
 
-	// ProbeTimeout is how long the breaker waits for a probe. One that has not
-	// ended for that long counts as failed and slow from then on, and what it
-	// says later is dropped; this is the way out for a probe whose result never
-	// comes. 0 means 30s. Negative waits for ever: then a lost probe can keep
-	// the breaker half-open, refusing, unless MaxWait ends that.
+	// ProbeTimeout is how long the breaker waits for a probe to respond or to
+	// end, and once it has responded, how long for it to end. One that takes
+	// longer counts as failed and slow from then on, and what it says later is
+	// dropped; this is the way out for a probe whose result never comes. 0 means
+	// 30s. Negative waits for ever: then a lost probe can keep the breaker
+	// half-open, refusing, unless MaxWait or the overdue rule ends that.
 	ProbeTimeout time.Duration
 
 	// MaxWait bounds the half-open state as a whole. 0 means no bound.
@@ -113,6 +136,7 @@ func (c Config) withDefaults() Config {
 	c.FailureRate = rate("FailureRate", c.FailureRate, 50)
 	c.SlowCallRate = rate("SlowCallRate", c.SlowCallRate, 80)
 	check(c.SlowCall >= 0, "SlowCall", c.SlowCall)
+	check(c.OverdueLimit >= 0, "OverdueLimit", c.OverdueLimit)
 
 	if c.Window == (Window{}) {
 		c.Window.Calls = 100
@@ -136,6 +160,8 @@ func (c Config) withDefaults() Config {
 	for _, d := range c.OpenFor {
 		check(d > 0, "OpenFor", d)
 	}
+	check(c.Jitter >= 0 && c.Jitter < 1, "Jitter", c.Jitter) // false for NaN
+	check(c.MaxRetryAfter >= 0, "MaxRetryAfter", c.MaxRetryAfter)
 
 	check(c.HalfOpen.Calls >= 0, "HalfOpen.Calls", c.HalfOpen.Calls)
 	if c.HalfOpen.Calls == 0 {
@@ -171,12 +197,3 @@ func rate(field string, percent, byDefault float64) float64 {
 	check(percent > 0 && percent <= 100, field, percent) // false for NaN
 	return percent
 }
-
-// openFor returns the length of the open period number attempt, counted from 1.
-func (c *Config) openFor(attempt int) time.Duration {
-	return c.OpenFor[min(attempt, len(c.OpenFor))-1]
-}
-
-// minProbes is how many probes must have ended before they are judged. It is
-// never more than there are probes, so the last one always decides.
-func (c *Config) minProbes() int { return min(c.MinCalls, c.HalfOpen.Calls) }

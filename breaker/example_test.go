@@ -88,16 +88,17 @@ func ExampleCall_Remaining() {
 	// Output: retry after 1h0m0s
 }
 
-// A call that has to wait for something else after Allow neither counts that wait
-// as its own time, nor goes ahead if the breaker has tripped meanwhile.
-func ExampleCall_Restart() {
-	b := breaker.New(breaker.Config{})
+// A call that may have to queue for a permit pauses meanwhile: the queue is not the
+// callee's fault. Afterwards it asks whether it may still go ahead.
+func ExampleCall_Pause() {
+	b := breaker.New(breaker.Config{SlowCall: 800 * time.Millisecond})
 	ctx := context.Background()
 
 	call, err := b.Allow(ctx)
 	if err != nil {
 		return
 	}
+	call = call.Pause()
 	// ... wait for a permit ...
 	if call.Stale() {
 		call.Cancel()
@@ -110,4 +111,83 @@ func ExampleCall_Restart() {
 	call.Done(ctx, breaker.Success)
 	fmt.Println(b.Snapshot().Calls, "call in the window")
 	// Output: 1 call in the window
+}
+
+// A download is judged by how it ends, but the callee has shown by its first bytes
+// that it does not hang.
+func ExampleCall_Responded() {
+	b := breaker.New(breaker.Config{SlowCall: 800 * time.Millisecond})
+	ctx := context.Background()
+
+	call, err := b.Allow(ctx)
+	if err != nil {
+		return
+	}
+	// ... the response headers are in ...
+	call = call.Responded(ctx)
+	fmt.Println("responded:", b.Snapshot().Responded)
+	// ... read the body, which breaks off ...
+	call.Done(ctx, breaker.Failure)
+	fmt.Println("failed:", b.Snapshot().Failed)
+	// Output:
+	// responded: 1
+	// failed: 1
+}
+
+// The callee has answered 503 with Retry-After: 120.
+func ExampleCall_RetryAfter() {
+	b := breaker.New(breaker.Config{
+		MinCalls:      1,
+		OpenFor:       []time.Duration{30 * time.Second},
+		MaxRetryAfter: time.Minute,
+	})
+	ctx := context.Background()
+
+	call, err := b.Allow(ctx)
+	if err != nil {
+		return
+	}
+	call.RetryAfter(120 * time.Second)
+	call.Done(ctx, breaker.Failure)
+	fmt.Println(b.State(), "for", b.Remaining().Round(time.Second))
+	// Output: open for 1m0s
+}
+
+func ExampleGrowing() {
+	c := breaker.Config{
+		OpenFor: breaker.Growing(5*time.Second, 2*time.Minute, 2),
+		Jitter:  0.2,
+	}
+	fmt.Println(c.OpenFor)
+	// Output: [5s 10s 20s 40s 1m20s 2m0s]
+}
+
+// Somebody on call takes the callee out of use, and later lets the breaker find out
+// whether it may close.
+func ExampleBreaker_Transition() {
+	b := breaker.New(breaker.Config{
+		HalfOpen: breaker.HalfOpenConfig{Calls: 1},
+		OnTransition: func(t breaker.Transition) {
+			fmt.Printf("%v to %v: %v\n", t.From, t.To, t.Cause)
+		},
+	})
+	ctx := context.Background()
+
+	if err := b.Transition(breaker.ForcedOpen, 0); err != nil {
+		return
+	}
+	_, err := b.Allow(ctx)
+	fmt.Println(err)
+
+	if err := b.Transition(breaker.HalfOpen, 0); err != nil {
+		return
+	}
+	if call, err := b.Allow(ctx); err == nil {
+		call.Done(ctx, breaker.Success)
+	}
+	// Output:
+	// closed to forced_open: forced
+	// breaker: open
+	// forced_open to half_open: forced
+	// half_open to closed: probes
 }

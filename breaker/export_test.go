@@ -5,17 +5,10 @@ import (
 	"time"
 )
 
-// AllowAt and DoneAt are Allow and Done with a reading of the clock, in time since
-// New, that may be older than one already acted upon, as when goroutines overtake
-// each other between the clock and the lock.
-
-func (b *Breaker) AllowAt(now time.Duration) (Call, error) {
-	return b.allow(context.Background(), now)
-}
-
-func (c Call) DoneAt(o Outcome, now time.Duration) {
-	c.b.end(context.Background(), c, o, now, now-c.start)
-}
+// At returns the reading of the clock at d after New, which may be older than one
+// already acted upon, as when goroutines overtake each other between the clock and
+// the lock.
+func (b *Breaker) At(d time.Duration) time.Time { return b.origin.Add(d) }
 
 // Buckets returns the buckets of a time window: how many, and how long.
 func (w Window) Buckets() (n int, width time.Duration) {
@@ -27,5 +20,20 @@ func (w Window) Buckets() (n int, width time.Duration) {
 func (b *Breaker) Pending() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return len(b.pending)
+	return len(b.listener.pending)
+}
+
+// Slot returns the slot in which c was let in; without the overdue rule, one slot is one
+// period.
+func (c Call) Slot() uint64 { return c.slot }
+
+// Gate returns what the gate's word says but for the count, and the fields that it
+// stands for.
+func (b *Breaker) Gate() (word uint64, fields [3]int64) {
+	return b.word.Load() >> epochShift, [3]int64{b.from.Load(), b.until.Load(), int64(b.slot.Load())}
+}
+
+// AllowLocking is AllowAt with the lock, whether or not the gate lets by.
+func (b *Breaker) AllowLocking(ctx context.Context, now time.Time) Call {
+	return b.allowLocking(ctx, now.Sub(b.origin))
 }

@@ -10,38 +10,29 @@ import (
 type figures struct {
 	counts
 	failureRate, slowRate float64
+	overdue, responded    int
 }
 
 // figuresLocked returns what the current period is judged by, or in Open what
 // the period before it was judged by.
 func (b *Breaker) figuresLocked(now time.Duration) figures {
 	f := figures{failureRate: -1, slowRate: -1}
-	enough := b.cfg.MinCalls
-	if b.byProbes {
-		f.counts, enough = b.probed, b.cfg.minProbes()
+	enough := int(b.rules.minCalls)
+	if b.half != nil {
+		f.counts, enough = b.half.ended, b.rules.minProbes()
 	} else {
 		f.counts = b.window.counts(now)
 	}
 	if f.calls >= enough {
-		// One division of integers, so that a rate equal to a threshold is
-		// equal as a float64, too.
-		f.failureRate = float64(100*f.failed) / float64(f.calls)
-		f.slowRate = float64(100*f.slow) / float64(f.calls)
+		f.failureRate, f.slowRate = percent(f.failed, f.calls), percent(f.slow, f.calls)
+	}
+	switch b.state {
+	case Closed, MetricsOnly:
+		f.overdue, f.responded = b.overdue.late, b.overdue.prompt()
+	case HalfOpen:
+		f.overdue = b.lateProbesLocked(now)
 	}
 	return f
-}
-
-// verdictLocked returns which rate has reached its threshold; 0 if none has.
-func (b *Breaker) verdictLocked(now time.Duration) Cause {
-	f := b.figuresLocked(now)
-	switch {
-	case f.failureRate >= b.cfg.FailureRate:
-		return CauseFailureRate
-	case b.cfg.SlowCall > 0 && f.slowRate >= b.cfg.SlowCallRate:
-		return CauseSlowCallRate
-	default:
-		return 0
-	}
 }
 
 // A Snapshot is what a breaker looks like at one moment.
@@ -57,6 +48,12 @@ type Snapshot struct {
 	Failed       int
 	Slow         int
 
+	// What the overdue rule counts while the breaker is closed, to an eighth of
+	// SlowCall: the calls in flight that are overdue, and the calls that responded
+	// within the last SlowCall. In half-open, the probes that are overdue.
+	Overdue   int
+	Responded int
+
 	OpenRemaining time.Duration // in Open: how long it lasts; 0 in any other state, and when the next call will be a probe
 	Attempt       int           // openings since the breaker was last closed
 	ProbesLeft    int           // in HalfOpen: how many more probes would be let in
@@ -65,20 +62,19 @@ type Snapshot struct {
 
 // Snapshot returns the breaker's figures at this moment.
 func (b *Breaker) Snapshot() Snapshot {
-	now := b.lock(context.Background(), b.now())
+	now := b.look(context.Background(), b.now())
 	f := b.figuresLocked(now)
 	s := Snapshot{
 		State:       b.state,
 		FailureRate: f.failureRate, SlowCallRate: f.slowRate,
 		Calls: f.calls, Failed: f.failed, Slow: f.slow,
-		Attempt: b.attempt,
-		Denied:  b.denied,
+		Overdue: f.overdue, Responded: f.responded,
+		OpenRemaining: b.remainingLocked(now),
+		Attempt:       b.attempt,
+		Denied:        b.denied.Load(),
 	}
-	switch b.state {
-	case Open:
-		s.OpenRemaining = max(0, b.openFor-(now-b.since))
-	case HalfOpen:
-		s.ProbesLeft = b.permits
+	if b.state == HalfOpen {
+		s.ProbesLeft = b.half.permits
 	}
 	b.unlock()
 	return s

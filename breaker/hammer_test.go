@@ -1,6 +1,7 @@
 package breaker_test
 
 import (
+	"context"
 	"math/rand/v2"
 	"runtime"
 	"sync"
@@ -148,5 +149,127 @@ func TestHammerAll(t *testing.T) {
 		checkChain(t, breaker.Closed, changes)
 		b.Reset()
 		let(t, b).Cancel()
+	}
+}
+
+// However the goroutines, the slots and the periods overtake each other, each call
+// in flight is counted once, and each that has ended not at all: what the overdue
+// rule has counted in the end is exactly the calls that are left.
+func TestHammerOverdueCounts(t *testing.T) {
+	overtake := map[string]func(b *breaker.Breaker, clock *atomic.Int64){
+		"slots": func(b *breaker.Breaker, clock *atomic.Int64) {
+			// Moves the clock on, so that the gate has to be opened anew.
+			if call, err := b.AllowAt(context.Background(), b.At(time.Duration(clock.Add(int64(time.Second))))); err == nil {
+				call.Cancel()
+			}
+		},
+		"periods": func(b *breaker.Breaker, _ *atomic.Int64) { b.Reset() },
+	}
+	for name, overtake := range overtake {
+		t.Run(name, func(t *testing.T) {
+			rounds := 10
+			if raceDetector {
+				rounds = 2
+			}
+			for range rounds {
+				b := breaker.New(breaker.Config{
+					SlowCall: 8 * time.Second, // slots of a second
+					Window:   breaker.Window{Time: time.Second},
+					MinCalls: 1 << 20, // nothing trips
+				})
+				var clock atomic.Int64
+				now := func() time.Time { return b.At(time.Duration(clock.Load())) }
+				held := make([][]breaker.Call, 4)
+				var all sync.WaitGroup
+				for i := range held {
+					all.Go(func() {
+						for range 20000 {
+							call, err := b.AllowAt(t.Context(), now())
+							if err != nil {
+								t.Error(err)
+								return
+							}
+							switch rand.IntN(32) {
+							case 7, 8, 9, 10:
+								overtake(b, &clock)
+								call.Cancel()
+							case 0:
+								held[i] = append(held[i], call)
+							case 1:
+								held[i] = append(held[i], call.Restart())
+							case 2:
+								call.Pause()
+							case 3:
+								call.Responded(t.Context())
+							case 4:
+								call.Restart().Cancel()
+							case 5:
+								call.Pause().Restart().Cancel()
+							case 6:
+								runtime.Gosched()
+								call.Cancel()
+							default:
+								call.DoneAt(t.Context(), breaker.Ignored, now())
+							}
+						}
+					})
+				}
+				all.Wait()
+
+				inFlight := 0
+				for _, calls := range held {
+					for _, call := range calls {
+						if !call.Stale() {
+							inFlight++
+						}
+					}
+				}
+				_, err := b.AllowAt(t.Context(), now().Add(time.Hour))
+				require.NoError(t, err)
+				s := b.Snapshot()
+				require.Equal(t, inFlight, s.Overdue)
+				require.Zero(t, s.Responded)
+			}
+		})
+	}
+}
+
+// While a hand changes the state back and forth, nobody is refused by one period for
+// as long as another lasts, nor let in by one into another.
+func TestHammerGate(t *testing.T) {
+	const goroutines, rounds = 2, 50000
+	for _, slow := range []time.Duration{0, time.Hour} { // without the overdue rule, and with it
+		for _, other := range []breaker.State{breaker.Open, breaker.Closed} {
+			b := breaker.New(breaker.Config{SlowCall: slow, InitialState: breaker.ForcedOpen})
+			var refused atomic.Uint64
+			var over atomic.Bool
+			var all sync.WaitGroup
+			for range goroutines {
+				all.Go(func() {
+					for !over.Load() {
+						call, err := b.Allow(t.Context())
+						switch {
+						case err == nil:
+							if call.Slot()%2 == 1 { // that of a forced open
+								t.Error("let in by a period that lets nobody in")
+								return
+							}
+						case call.Remaining() > 10*time.Second:
+							t.Errorf("refused for %v", call.Remaining())
+							return
+						default:
+							refused.Add(1)
+						}
+					}
+				})
+			}
+			for range rounds {
+				_ = b.Transition(other, 10*time.Second)
+				_ = b.Transition(breaker.ForcedOpen, 0)
+			}
+			over.Store(true)
+			all.Wait()
+			assert.Equal(t, refused.Load(), b.Snapshot().Denied)
+		}
 	}
 }

@@ -8,16 +8,24 @@ import (
 // maxPending bounds the changes that wait for a stalled listener.
 const maxPending = 1000
 
-func (b *Breaker) queueLocked(t Transition) {
-	if len(b.pending) == maxPending {
-		b.pending = b.pending[1:]
-	}
-	b.pending = append(b.pending, t)
+// A listener is Config.OnTransition and what it has not been told yet. mu of its
+// breaker guards it.
+type listener struct {
+	tell       func(Transition) // not changed
+	pending    []Transition     // oldest first
+	delivering bool             // a goroutine is in tell
 }
 
-// undeliveredLocked reports whether deliver would find something to do.
-func (b *Breaker) undeliveredLocked() bool {
-	return len(b.pending) > 0 && !b.delivering
+func (l *listener) queueLocked(t Transition) {
+	if len(l.pending) == maxPending {
+		l.pending = l.pending[1:]
+	}
+	l.pending = append(l.pending, t)
+}
+
+// behindLocked reports whether deliver would find something to do.
+func (l *listener) behindLocked() bool {
+	return len(l.pending) > 0 && !l.delivering
 }
 
 // deliver hands the queued changes to the listener. Whoever queued one calls it
@@ -30,17 +38,18 @@ func (b *Breaker) undeliveredLocked() bool {
 // delivers would be a deadlock if the caller is that very goroutine, called from
 // the listener, and Go does not let it find out.
 func (b *Breaker) deliver() {
+	l := b.listener
 	for {
 		b.mu.Lock()
-		if !b.undeliveredLocked() {
+		if !l.behindLocked() {
 			b.mu.Unlock()
 			return
 		}
-		next := b.pending[0]
-		if b.pending = b.pending[1:]; len(b.pending) == 0 {
-			b.pending = nil // keeps neither the contexts nor the room of a long queue
+		next := l.pending[0]
+		if l.pending = l.pending[1:]; len(l.pending) == 0 {
+			l.pending = nil // keeps neither the contexts nor the room of a long queue
 		}
-		b.delivering = true
+		l.delivering = true
 		b.mu.Unlock()
 		b.notify(next)
 	}
@@ -51,7 +60,7 @@ func (b *Breaker) notify(t Transition) {
 	defer func() {
 		p := recover()
 		b.mu.Lock()
-		b.delivering = false
+		b.listener.delivering = false
 		b.mu.Unlock()
 		switch {
 		case p != nil:
@@ -61,6 +70,6 @@ func (b *Breaker) notify(t Transition) {
 			b.deliver() // runtime.Goexit: the loop that called notify will not go on
 		}
 	}()
-	b.cfg.OnTransition(t)
+	b.listener.tell(t)
 	returned = true
 }

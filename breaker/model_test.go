@@ -13,7 +13,8 @@ import (
 )
 
 // tick is the grain of time in the model. All durations are multiples of it, and
-// of the buckets of the windows tested, so that these are exact.
+// so are the buckets of the windows tested and the slots of the overdue rule, so
+// that these are exact.
 const tick = 100 * time.Millisecond
 
 // model is the breaker written naively. It lives through every tick, so nothing
@@ -36,6 +37,10 @@ type model struct {
 	permits  int
 	probes   []*modelCall
 
+	calls      []*modelCall    // let in and not ended
+	responses  []time.Duration // of this period
+	askedUntil time.Duration
+
 	changes []breaker.Transition
 }
 
@@ -49,7 +54,10 @@ type modelCall struct {
 	period   int
 	probe    bool
 	start    time.Duration
-	inFlight bool // of a probe: neither ended nor given up
+	waiting  time.Duration // since when the breaker has been waiting for what it waits for
+	inFlight bool          // of a probe: neither ended nor given up
+
+	paused, responded bool
 }
 
 func newModel(c breaker.Config) *model {
@@ -94,6 +102,46 @@ func (m *model) figures() (failureRate, slowRate float64, calls, failed, slow in
 	return percent(failed), percent(slow), calls, failed, slow
 }
 
+// slot numbers the eighths of SlowCall in this period.
+func (m *model) slot(at time.Duration) int { return int((at - m.since) / (m.c.SlowCall / 8)) }
+
+func (m *model) isLate(c *modelCall) bool {
+	if m.c.NoOverdue || c.period != m.period || c.paused || c.responded {
+		return false
+	}
+	if c.probe {
+		return m.now-c.waiting > m.c.SlowCall
+	}
+	return m.slot(m.now)-m.slot(c.waiting) > 8
+}
+
+// overdue counts for the overdue rule, one call at a time.
+func (m *model) overdue() (late, prompt int) {
+	if m.c.NoOverdue {
+		return 0, 0
+	}
+	switch m.state {
+	case breaker.HalfOpen:
+		for _, p := range m.probes {
+			if m.isLate(p) {
+				late++
+			}
+		}
+	case breaker.Closed, breaker.MetricsOnly:
+		for _, c := range m.calls {
+			if m.isLate(c) {
+				late++
+			}
+		}
+		for _, r := range m.responses {
+			if m.slot(m.now)-m.slot(r) <= 8 {
+				prompt++
+			}
+		}
+	}
+	return late, prompt
+}
+
 func (m *model) verdict() breaker.Cause {
 	failureRate, slowRate, _, _, _ := m.figures()
 	if failureRate >= m.c.FailureRate {
@@ -108,8 +156,10 @@ func (m *model) verdict() breaker.Cause {
 func (m *model) move(to breaker.State, cause breaker.Cause, openFor time.Duration) {
 	from := m.state
 	failureRate, slowRate, calls, _, _ := m.figures()
+	late, prompt := m.overdue()
 	m.state, m.since = to, m.now
 	m.period++
+	m.responses = nil
 	for _, p := range m.probes {
 		p.inFlight = false
 	}
@@ -120,6 +170,9 @@ func (m *model) move(to breaker.State, cause breaker.Cause, openFor time.Duratio
 		if openFor == 0 {
 			m.attempt++
 			m.openFor = m.c.OpenFor[min(m.attempt, len(m.c.OpenFor))-1]
+			if m.askedUntil > m.now && cause != breaker.CauseForced {
+				m.openFor = min(m.askedUntil-m.now, m.c.MaxRetryAfter)
+			}
 		}
 	case breaker.HalfOpen:
 		m.permits, m.probeLog, m.byProbes = m.c.HalfOpen.Calls, nil, true
@@ -131,12 +184,14 @@ func (m *model) move(to breaker.State, cause breaker.Cause, openFor time.Duratio
 			m.attempt = 0
 		}
 	}
+	m.askedUntil = 0
 	if from == to {
 		return
 	}
 	tr := breaker.Transition{
 		From: from, To: to, Cause: cause, Attempt: m.attempt,
 		FailureRate: failureRate, SlowCallRate: slowRate, Calls: calls,
+		Overdue: late, Responded: prompt,
 	}
 	if to == breaker.Open {
 		tr.OpenFor = m.openFor
@@ -156,13 +211,58 @@ func (m *model) endProbe(p *modelCall, o breaker.Outcome, slow bool) {
 		return
 	}
 	m.probeLog = append(m.probeLog, ended{m.now, o == breaker.Failure, slow})
-	if len(m.probeLog) < min(m.c.MinCalls, m.c.HalfOpen.Calls) {
-		return
-	}
 	if cause := m.verdict(); cause != 0 {
 		m.move(breaker.Open, cause, 0)
-	} else {
+	} else if !m.reopen() && len(m.probeLog) >= min(m.c.MinCalls, m.c.HalfOpen.Calls) {
 		m.move(breaker.Closed, breaker.CauseProbes, 0)
+	}
+}
+
+// reopen has the overdue probes count as slow, if that opens the breaker.
+func (m *model) reopen() bool {
+	late, _ := m.overdue()
+	if late == 0 {
+		return false
+	}
+	ended0 := slices.Clone(m.probeLog)
+	for range late {
+		m.probeLog = append(m.probeLog, ended{m.now, false, true})
+	}
+	switch cause := m.verdict(); cause {
+	case breaker.CauseFailureRate:
+		m.move(breaker.Open, cause, 0)
+	case breaker.CauseSlowCallRate:
+		m.move(breaker.Open, breaker.CauseOverdue, 0)
+	default:
+		m.probeLog = ended0
+		return false
+	}
+	return true
+}
+
+// judge is what is done when somebody looks.
+func (m *model) judge() {
+	late, prompt := m.overdue()
+	enough := m.c.MinCalls
+	if m.c.OverdueLimit > 0 {
+		enough = min(enough, m.c.OverdueLimit)
+	}
+	switch m.state {
+	case breaker.Closed:
+		if late >= enough && 100*float64(late)/float64(late+prompt) >= m.c.SlowCallRate {
+			m.move(breaker.Open, breaker.CauseOverdue, 0)
+		}
+	case breaker.HalfOpen:
+		m.reopen()
+	}
+}
+
+// awaitAnew has the wait for a call begin now. Of probes whose wait is over at the
+// same instant, the one that has waited since the earlier event is given up first.
+func (m *model) awaitAnew(call *modelCall) {
+	call.waiting, call.paused = m.now, false
+	if i := slices.Index(m.probes, call); i >= 0 {
+		m.probes = append(slices.Delete(m.probes, i, i+1), call)
 	}
 }
 
@@ -177,7 +277,7 @@ func (m *model) tick() {
 		}
 	case breaker.HalfOpen:
 		for _, p := range slices.Clone(m.probes) {
-			if half.ProbeTimeout > 0 && m.now-p.start == half.ProbeTimeout {
+			if half.ProbeTimeout > 0 && m.now-p.waiting == half.ProbeTimeout {
 				m.endProbe(p, breaker.Failure, true)
 			}
 		}
@@ -189,10 +289,11 @@ func (m *model) tick() {
 
 // allow returns nil if the call is refused.
 func (m *model) allow() *modelCall {
+	m.judge()
 	if m.state == breaker.Open && m.now-m.since >= m.openFor {
 		m.move(breaker.HalfOpen, breaker.CauseOpenElapsed, 0)
 	}
-	call := &modelCall{period: m.period, start: m.now}
+	call := &modelCall{period: m.period, start: m.now, waiting: m.now}
 	switch {
 	case m.state == breaker.HalfOpen && m.permits > 0:
 		m.permits--
@@ -202,11 +303,16 @@ func (m *model) allow() *modelCall {
 		m.denied++
 		return nil
 	}
+	m.calls = append(m.calls, call)
 	return call
 }
 
 func (m *model) done(call *modelCall, o breaker.Outcome, took time.Duration) {
 	slow := took > m.c.SlowCall
+	m.calls = slices.DeleteFunc(m.calls, func(c *modelCall) bool { return c == call })
+	if call.period == m.period && !call.responded && o != breaker.Ignored {
+		m.responses = append(m.responses, m.now)
+	}
 	switch {
 	case call.period != m.period:
 	case call.probe:
@@ -218,15 +324,19 @@ func (m *model) done(call *modelCall, o breaker.Outcome, took time.Duration) {
 			m.move(breaker.Open, cause, 0)
 		}
 	}
+	m.judge()
 }
 
 func (m *model) stale(call *modelCall) bool {
+	m.judge()
 	return call.period != m.period || call.probe && !call.inFlight
 }
 
 func (m *model) snapshot() breaker.Snapshot {
+	m.judge()
 	s := breaker.Snapshot{State: m.state, Attempt: m.attempt, Denied: m.denied}
 	s.FailureRate, s.SlowCallRate, s.Calls, s.Failed, s.Slow = m.figures()
+	s.Overdue, s.Responded = m.overdue()
 	switch m.state {
 	case breaker.Open:
 		s.OpenRemaining = max(0, m.openFor-(m.now-m.since))
@@ -242,8 +352,8 @@ func ticks(from, to int) *rapid.Generator[time.Duration] {
 
 var configs = rapid.Custom(func(t *rapid.T) breaker.Config {
 	c := breaker.Config{
+		NoOverdue:    true,
 		FailureRate:  rapid.SampledFrom([]float64{10, 33.34, 50, 100}).Draw(t, "failureRate"),
-		SlowCall:     ticks(1, 5).Draw(t, "slowCall"),
 		SlowCallRate: rapid.SampledFrom([]float64{25, 80, 100}).Draw(t, "slowCallRate"),
 		OpenFor:      rapid.SliceOfN(ticks(1, 20), 1, 3).Draw(t, "openFor"),
 		HalfOpen: breaker.HalfOpenConfig{
@@ -252,9 +362,16 @@ var configs = rapid.Custom(func(t *rapid.T) breaker.Config {
 			MaxWait:       rapid.OneOf(rapid.Just(time.Duration(0)), ticks(1, 20)).Draw(t, "maxWait"),
 			MaxWaitTarget: rapid.SampledFrom([]breaker.State{breaker.Open, breaker.Closed}).Draw(t, "maxWaitTarget"),
 		},
-		AutoHalfOpen: rapid.Bool().Draw(t, "auto"),
+		MaxRetryAfter: rapid.SampledFrom([]time.Duration{0, 5 * tick, 30 * tick}).Draw(t, "maxRetryAfter"),
+		AutoHalfOpen:  rapid.Bool().Draw(t, "auto"),
 		InitialState: rapid.Map(rapid.IntRange(int(breaker.Closed), int(breaker.ForcedOpen)),
 			func(i int) breaker.State { return breaker.State(i) }).Draw(t, "initialState"),
+	}
+	if c.NoOverdue = rapid.IntRange(0, 2).Draw(t, "overdue") == 0; c.NoOverdue {
+		c.SlowCall = ticks(1, 5).Draw(t, "slowCall")
+	} else {
+		c.SlowCall = 8 * ticks(1, 2).Draw(t, "slot")
+		c.OverdueLimit = rapid.IntRange(0, 4).Draw(t, "overdueLimit")
 	}
 	if rapid.Bool().Draw(t, "timeWindow") {
 		c.Window.Time = time.Duration(rapid.IntRange(1, 3).Draw(t, "seconds")) * time.Second
@@ -279,6 +396,7 @@ func TestAgainstModel(t *testing.T) {
 			b, m := breaker.New(c), newModel(c)
 			ctx := context.Background()
 			var out []*modelCall
+			word, fields := b.Gate()
 
 			// pick takes a call out of those that have not ended; nil if there is
 			// none.
@@ -343,7 +461,49 @@ func TestAgainstModel(t *testing.T) {
 				"restart": func(t *rapid.T) {
 					if call := pick(t); call != nil {
 						call.call = call.call.Restart()
-						call.start = m.now
+						m.awaitAnew(call)
+						call.start, call.responded = m.now, false
+						m.judge()
+					}
+				},
+				"pause": func(t *rapid.T) {
+					if call := pick(t); call != nil {
+						call.call = call.call.Pause()
+						call.paused = !call.responded
+					}
+				},
+				"responded": func(t *rapid.T) {
+					if call := pick(t); call != nil {
+						call.call = call.call.Responded(ctx)
+						if !call.responded {
+							m.awaitAnew(call)
+							call.responded = true
+							if call.period == m.period {
+								m.responses = append(m.responses, m.now)
+							}
+						}
+					}
+				},
+				"retryAfter": func(t *rapid.T) {
+					if call := pick(t); call != nil {
+						wait := ticks(-1, 50).Draw(t, "wait")
+						call.call.RetryAfter(wait)
+						if c.MaxRetryAfter > 0 && wait > 0 && call.period == m.period {
+							m.askedUntil = m.now + wait
+						}
+					}
+				},
+				"limit": func(t *rapid.T) {
+					limit := rapid.IntRange(0, 4).Draw(t, "limit")
+					b.SetOverdueLimit(limit)
+					m.c.OverdueLimit = limit
+					m.judge()
+				},
+				"many": func(t *rapid.T) {
+					for range rapid.IntRange(1, 6).Draw(t, "calls") {
+						if call := allow(t); call != nil {
+							out = append(out, call)
+						}
 					}
 				},
 				"stale": func(t *rapid.T) {
@@ -374,7 +534,14 @@ func TestAgainstModel(t *testing.T) {
 					m.move(to, breaker.CauseForced, openFor)
 				},
 				"": func(t *rapid.T) {
+					// Whatever the gate stands for has changed with its word.
+					if w, f := b.Gate(); w == word {
+						require.Equal(t, fields, f)
+					} else {
+						word, fields = w, f
+					}
 					require.Equal(t, m.snapshot(), b.Snapshot())
+					require.Equal(t, m.snapshot().OpenRemaining, b.Remaining())
 					// Rounds that nobody looked at are cut to 64, 128 changes.
 					want := m.changes
 					if cut := len(want) - 120; cut > 0 {

@@ -70,6 +70,7 @@ const (
 	CauseOpenElapsed                      // the open period was over: open to half-open
 	CauseProbes                           // enough probes ended well: half-open to closed
 	CauseHalfOpenElapsed                  // [HalfOpenConfig].MaxWait was over before the probes decided
+	CauseOverdue                          // too many calls in flight were overdue
 )
 
 var causeNames = [...]string{
@@ -80,11 +81,12 @@ var causeNames = [...]string{
 	CauseOpenElapsed:     "open_elapsed",
 	CauseProbes:          "probes",
 	CauseHalfOpenElapsed: "half_open_elapsed",
+	CauseOverdue:         "overdue",
 }
 
 // String returns the cause's name as used in attributes, such as "failure_rate".
 func (c Cause) String() string {
-	if c < CauseFailureRate || c > CauseHalfOpenElapsed {
+	if c < CauseFailureRate || c > CauseOverdue {
 		return fmt.Sprintf("Cause(%d)", uint8(c))
 	}
 	return causeNames[c]

@@ -30,10 +30,11 @@ func bucketWidth(length time.Duration) time.Duration {
 	}
 }
 
-func (w *timeWindow) add(now time.Duration, failed, slow bool) {
+func (w *timeWindow) add(now time.Duration, failed, slow bool) counts {
 	w.advance(now)
 	w.ring[w.newest%int64(len(w.ring))].add(failed, slow)
 	w.sum.add(failed, slow)
+	return w.sum
 }
 
 func (w *timeWindow) counts(now time.Duration) counts {

@@ -24,6 +24,13 @@ type Transition struct {
 	SlowCallRate float64
 	Calls        int
 
+	// What the overdue rule counted, while the breaker was closed: the calls in
+	// flight that were overdue, and those that had responded within SlowCall. In
+	// half-open, the probes that were overdue; if the breaker opened for them,
+	// the figures above have them as slow calls.
+	Overdue   int
+	Responded int
+
 	OpenFor time.Duration // how long the breaker now stays open, if To is Open
 	Attempt int           // openings since the breaker was last closed, with this one
 	At      time.Time     // when the change was due, which may be before anyone saw it
@@ -33,7 +40,7 @@ type Transition struct {
 // nothing.
 func (b *Breaker) Reset() {
 	ctx := context.Background()
-	now := b.lock(ctx, b.now())
+	now := b.look(ctx, b.now())
 	b.moveLocked(ctx, Closed, CauseReset, now, 0)
 	b.unlock()
 }
@@ -53,10 +60,11 @@ func (b *Breaker) Transition(to State, openFor time.Duration) error {
 	check(to.valid(), "state to change to", to)
 	check(openFor >= 0, "time to stay open", openFor)
 	ctx := context.Background()
-	now := b.lock(ctx, b.now())
+	now := b.look(ctx, b.now())
 	from := b.state
 	illegal := from == Closed && to == HalfOpen
 	if !illegal {
+		b.askedUntil = 0 // a hand knows better than the callee
 		b.moveLocked(ctx, to, CauseForced, now, openFor)
 	}
 	b.unlock()
@@ -70,7 +78,7 @@ func (b *Breaker) Transition(to State, openFor time.Duration) error {
 // listener. openFor is that of enterLocked.
 func (b *Breaker) moveLocked(ctx context.Context, to State, cause Cause, at, openFor time.Duration) {
 	from := b.state
-	if from == to || b.cfg.OnTransition == nil {
+	if from == to || b.listener == nil {
 		b.enterLocked(to, at, openFor)
 		return
 	}
@@ -82,40 +90,65 @@ func (b *Breaker) moveLocked(ctx context.Context, to State, cause Cause, at, ope
 	t := Transition{
 		Context: ctx, From: from, To: to, Cause: cause,
 		FailureRate: f.failureRate, SlowCallRate: f.slowRate, Calls: f.calls,
+		Overdue: f.overdue, Responded: f.responded,
 		Attempt: b.attempt,
 		// Wall clocks are adjusted and machines sleep, so this counts back from
 		// the present rather than forward from origin.
 		At: time.Now().Add(at - b.last),
 	}
 	if to == Open {
-		t.OpenFor = b.openFor
+		t.OpenFor = time.Duration(b.until.Load()) - at
 	}
-	b.queueLocked(t)
+	b.listener.queueLocked(t)
 }
 
 // enterLocked begins a new period, in the state to. If that is Open, openFor is
-// its length; 0 makes it the next attempt and takes the length from the
-// configuration.
+// its length; 0 makes it the next attempt, whose length is what the callee has asked
+// for, or else comes from the configuration.
 func (b *Breaker) enterLocked(to State, at, openFor time.Duration) {
 	b.state, b.since = to, at
-	b.period++
-	b.probes = nil
+	until := forever
 	switch to {
 	case Open: // what it was judged by stays in view
 		if openFor == 0 {
 			b.attempt++
-			openFor = b.cfg.openFor(b.attempt)
+			openFor = b.nextOpenForLocked(at)
 		}
-		b.openFor = openFor
+		until = after(at, openFor)
 	case HalfOpen:
-		b.permits, b.probed, b.byProbes = b.cfg.HalfOpen.Calls, counts{}, true
+		b.half = &halfOpen{permits: int(b.rules.permits)}
+		until = at // every call has to look at the probes
 	case ForcedOpen:
 		b.attempt++ // an opening, though without an end
-		b.window.reset()
-		b.byProbes = false
+		b.forgetLocked()
 	default:
 		b.attempt = 0
-		b.window.reset()
-		b.byProbes = false
+		b.forgetLocked()
+		if b.rules.width > 0 && to != Disabled {
+			until = after(at, b.rules.width)
+		}
 	}
+	b.askedUntil = 0
+	b.enterGateLocked(at, until)
+}
+
+func (b *Breaker) forgetLocked() {
+	b.half = nil
+	b.window.reset()
+	b.overdue = overdue{}
+}
+
+// enterGateLocked opens the gate for a new period.
+func (b *Breaker) enterGateLocked(from, until time.Duration) {
+	b.shutLocked() // calls counted there were of the period before
+	b.first = b.slot.Load() + 1
+	b.openLocked(b.first, from, until)
+}
+
+// nextOpenForLocked returns the length of an open period that begins at an instant.
+func (b *Breaker) nextOpenForLocked(at time.Duration) time.Duration {
+	if asked := b.askedUntil - at; asked > 0 {
+		return min(asked, b.rules.maxRetryAfter)
+	}
+	return b.rules.drawFor(b.attempt)
 }

@@ -122,6 +122,7 @@ func (c vectorConfig) config(t *testing.T) breaker.Config {
 		SlowCall:     ms(c.SlowCallDurationMs),
 		SlowCallRate: c.SlowRateThreshold,
 		MinCalls:     c.MinCalls,
+		NoOverdue:    true, // resilience4j has no such rule
 		HalfOpen: breaker.HalfOpenConfig{
 			Calls:         c.PermittedHalfOpen,
 			ProbeTimeout:  -1, // resilience4j has none

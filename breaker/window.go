@@ -27,7 +27,7 @@ func (c *counts) subtract(d counts) {
 // A window keeps the outcomes that a closed breaker is judged by. Instants are
 // durations since the breaker was made.
 type window interface {
-	add(now time.Duration, failed, slow bool)
+	add(now time.Duration, failed, slow bool) counts // with what is in the window then
 	counts(now time.Duration) counts
 	reset()
 }
@@ -39,43 +39,41 @@ func newWindow(w Window) window {
 	return newCountWindow(w.Calls)
 }
 
-// A countWindow keeps the last len outcomes as two rings of bits, and their sum.
+// A countWindow keeps the last size outcomes as a ring of two bits each, and
+// their sum.
 type countWindow struct {
-	failed, slow []uint64
-	size, next   int // next is where the next outcome goes; once the ring is full, the oldest sits there
-	sum          counts
+	ring       []uint64 // failed and slow of outcome i in bits 2i and 2i+1, i counted over all words
+	size, next int      // next is where the next outcome goes; once the ring is full, the oldest sits there
+	sum        counts
 }
+
+const failedBit, slowBit = 1, 2
 
 func newCountWindow(size int) *countWindow {
-	words := (size + 63) / 64
-	bits := make([]uint64, 2*words)
-	return &countWindow{failed: bits[:words], slow: bits[words:], size: size}
+	return &countWindow{ring: make([]uint64, (size+31)/32), size: size}
 }
 
-func (w *countWindow) add(_ time.Duration, failed, slow bool) {
-	word, bit := w.next/64, uint64(1)<<(w.next%64)
+func (w *countWindow) add(_ time.Duration, failed, slow bool) counts {
+	word, shift := &w.ring[w.next/32], w.next%32*2
 	if w.sum.calls == w.size {
-		oldest := counts{calls: 1}
-		if w.failed[word]&bit != 0 {
-			oldest.failed = 1
-		}
-		if w.slow[word]&bit != 0 {
-			oldest.slow = 1
-		}
-		w.sum.subtract(oldest)
+		oldest := *word >> shift
+		w.sum.calls--
+		w.sum.failed -= int(oldest & failedBit)
+		w.sum.slow -= int(oldest & slowBit / slowBit)
 	}
-	w.failed[word] &^= bit
+	var bits uint64
 	if failed {
-		w.failed[word] |= bit
+		bits |= failedBit
 	}
-	w.slow[word] &^= bit
 	if slow {
-		w.slow[word] |= bit
+		bits |= slowBit
 	}
+	*word = *word&^((failedBit|slowBit)<<shift) | bits<<shift
 	w.sum.add(failed, slow)
 	if w.next++; w.next == w.size {
 		w.next = 0
 	}
+	return w.sum
 }
 
 func (w *countWindow) counts(time.Duration) counts { return w.sum }

@@ -105,6 +105,22 @@ func TestTheQueueDoesNotMakeACallSlow(t *testing.T) {
 	})
 }
 
+// Handlers that hang open the breaker before any of them has returned, as soon as
+// they have all permits; those who queue behind them are refused as well.
+func TestHandlersThatHangTripTheBreaker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := guard(t, tripping)
+		gate := newGate()
+		h := middleware.New(g)(gate)
+		first, second := gate.hold(h, "/"), gate.hold(h, "/")
+		time.Sleep(time.Second + time.Second/8)
+		requireRefused(t, get(h, "/"), 503, "open")
+		close(gate.open)
+		assert.Equal(t, 200, (<-first).Code)
+		assert.Equal(t, 200, (<-second).Code)
+	})
+}
+
 // Our own refusals are no outcome; nor is a caller who leaves in time.
 func TestWhatIsNeutral(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -113,8 +129,12 @@ func TestWhatIsNeutral(t *testing.T) {
 		h := middleware.New(g)(gate)
 		gate.hold(h, "/")
 		gate.hold(h, "/")
+		refused := make(chan *httptest.ResponseRecorder)
+		for range 20 { // at once: the two in the gate must not become overdue
+			go func() { refused <- get(h, "/") }()
+		}
 		for range 20 {
-			requireRefused(t, get(h, "/"), 408, "wait_timeout")
+			requireRefused(t, <-refused, 408, "wait_timeout")
 		}
 		close(gate.open)
 		synctest.Wait()

@@ -61,11 +61,24 @@ func (p *problems) rate(f *field[float64], def float64) float64 {
 	}
 	// Written so that NaN, which no comparison holds for, is refused.
 	if !(f.v > 0 && f.v <= 100) || math.IsInf(f.v, 0) {
-		p.errorf(f.at, "%s is %s; it must be a percentage: more than 0, at most 100", f.name, f.written())
+		p.errorf(f.at, "%s is %s; it must be %s", f.name, f.written(), wantRate)
 		return def
 	}
 	if f.v < 1 {
 		p.warnf(f.at, "%s is %v, which is less than one percent; for a share of %v write %.4g", f.name, f.v, f.v, 100*f.v)
+	}
+	return f.v
+}
+
+// number returns the value of f, or def if it is left out or not in the range that
+// want says in words.
+func (p *problems) number(f *field[float64], inRange func(float64) bool, want string, def float64) float64 {
+	switch {
+	case !f.ok():
+		return def
+	case !inRange(f.v):
+		p.errorf(f.at, "%s is %s; it must be %s", f.name, f.written(), want)
+		return def
 	}
 	return f.v
 }

@@ -15,6 +15,7 @@ const (
 	defaultWindowCalls     = 100
 	defaultMinCalls        = 20
 	defaultOpenFor         = 30 * time.Second
+	defaultMultiplier      = 2
 	defaultProbes          = 10
 	defaultProbeTimeout    = 30 * time.Second
 	defaultRetryAfter      = time.Second
@@ -108,6 +109,9 @@ func (p *problems) rule(d *policyDraft) *Rule {
 	}
 	if d.breaker != nil {
 		r.Breaker = p.breaker(d.breaker)
+		if r.Side == Server {
+			p.warnClientOnly(d.breaker)
+		}
 	}
 	p.reject(&d.reject, r)
 	switch {
@@ -164,7 +168,9 @@ func (p *problems) breaker(d *breakerDraft) *BreakerSettings {
 			ProbeTimeout: p.duration(&d.probeTimeout, 0, defaultProbeTimeout),
 			MaxWait:      p.duration(&d.halfOpenMaxWait, 0, 0),
 		},
+		Settle: d.settle.v,
 	}
+	b.Backoff = p.backoff(d, b.OpenFor)
 	if b.HalfOpen.ProbeTimeout == 0 {
 		b.HalfOpen.ProbeTimeout = -1
 	}
@@ -185,6 +191,24 @@ func (p *problems) breaker(d *breakerDraft) *BreakerSettings {
 	}
 	for _, r := range b.FailureStatus {
 		b.failures.add(r)
+	}
+	return b
+}
+
+func (p *problems) backoff(d *breakerDraft, initial time.Duration) Backoff {
+	b := Backoff{
+		Max: p.duration(&d.openForMax, moreThanZero, initial),
+		// A factor nearer to 1 than that would take more steps to grow than anybody
+		// waits for.
+		Multiplier: p.number(&d.multiplier, func(v float64) bool { return v >= 1.1 && v <= 100 }, wantFactor, defaultMultiplier),
+		Jitter:     p.number(&d.jitter, func(v float64) bool { return v >= 0 && v < 1 }, wantShare, 0),
+		RetryAfter: p.duration(&d.heed, 0, 0),
+	}
+	if b.Max < initial && (!d.openFor.set || d.openFor.v == initial) { // else initial is reported already
+		p.errorf(d.openForMax.at, "%s is %s; it must be at least initial, %v", d.openForMax.name, d.openForMax.written(), initial)
+	}
+	if d.multiplier.ok() && !d.openForMax.set {
+		p.warnf(d.multiplier.at, "%s has no effect without max; say how long the time may get", d.multiplier.name)
 	}
 	return b
 }

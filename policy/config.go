@@ -99,11 +99,35 @@ type Breaker struct {
 	MinCalls int
 	// OpenFor is how long it stays open before it tries again. 0: 30 seconds.
 	OpenFor time.Duration
+	// Backoff says when that is longer or shorter. Zero: never.
+	Backoff Backoff
 	// HalfOpen is how it tries again.
 	HalfOpen HalfOpen
 	// FailureStatus lists the statuses that count as failures. nil: 500-599;
 	// empty but not nil: none.
 	FailureStatus []StatusRange
+	// Settle says when the outcome of a client's call is known. Zero:
+	// SettleHeaders.
+	Settle Settle
+}
+
+// Backoff says how the time that a breaker stays open differs from OpenFor. In a
+// file these are keys of openFor, where OpenFor is called initial.
+type Backoff struct {
+	// Max is how long it stays open at most. From OpenFor on, each time is
+	// Multiplier times the one before, as long as the breaker has not been
+	// closed. At least OpenFor; 0: as long as OpenFor, so the time does not grow.
+	Max time.Duration
+	// Multiplier is at least 1.1, at most 100. 0: 2. Without Max it says nothing.
+	Multiplier float64
+	// Jitter is by which share a time is shorter or longer at random, so that
+	// many breakers do not try again at once: 0 to less than 1. It makes none
+	// longer than Max.
+	Jitter float64
+	// RetryAfter is the longest that the upstream of a client may ask for by
+	// the Retry-After of a 429 or a 503. What it asks for when the breaker
+	// trips then takes the place of the above. 0: it is not heeded.
+	RetryAfter time.Duration
 }
 
 // A Window is what a breaker's rates are taken over. At most one field is set.

@@ -45,6 +45,12 @@ func TestProblemsOfConfigs(t *testing.T) {
 		{breaker(policy.Breaker{SlowCallRate: math.Inf(1)}), `policy "a": breaker.slowCallRate is +Inf; it must be a percentage: more than 0, at most 100`},
 		{breaker(policy.Breaker{SlowCallRate: 100.5}), `policy "a": breaker.slowCallRate is 100.5; it must be a percentage: more than 0, at most 100`},
 		{breaker(policy.Breaker{Window: policy.Window{Calls: 1, Time: 1}}), `policy "a": breaker.window has both calls and time; keep one`},
+		{breaker(policy.Breaker{OpenFor: -1}), `policy "a": breaker.openFor is -1ns; it must be more than 0, at most 8760h`},
+		{breaker(policy.Breaker{OpenFor: -1, Backoff: policy.Backoff{Max: 1}}), `policy "a": breaker.openFor.initial is -1ns; it must be more than 0, at most 8760h`},
+		{breaker(policy.Breaker{Backoff: policy.Backoff{Max: time.Second}}), `policy "a": breaker.openFor.max is 1s; it must be at least initial, 30s`},
+		{breaker(policy.Breaker{Backoff: policy.Backoff{Jitter: math.NaN()}}), `policy "a": breaker.openFor.jitter is NaN; it must be a share: at least 0, less than 1`},
+		{breaker(policy.Breaker{Backoff: policy.Backoff{Max: time.Minute, Multiplier: math.Inf(1)}}), `policy "a": breaker.openFor.multiplier is +Inf; it must be a number: at least 1.1, at most 100`},
+		{breaker(policy.Breaker{Settle: 2}), `policy "a": breaker.settle is Settle(2); it must be SettleHeaders or SettleBody`},
 		{breaker(policy.Breaker{Window: policy.Window{Calls: -1}}), `policy "a": breaker.window.calls is -1; it must be 1 to 1000000`},
 		{breaker(policy.Breaker{FailureStatus: []policy.StatusRange{{}}}), `policy "a": breaker.failureStatus[0] is 0; a status must be 100 to 999`},
 	} {
@@ -105,6 +111,13 @@ var configs = rapid.Custom(func(t *rapid.T) policy.Config {
 				Window:       rapid.SampledFrom(windows).Draw(t, "window"),
 				MinCalls:     mostly("minCalls", 12, -1),
 				OpenFor:      time.Duration(mostly("openFor", 5, -1)) * time.Second,
+				Backoff: policy.Backoff{
+					Max:        time.Duration(mostly("openFor.max", 30, 4)) * time.Second,
+					Multiplier: float64(mostly("multiplier", 3, 101)) / 2,
+					Jitter:     float64(mostly("jitter", 4, 10)) / 10,
+					RetryAfter: time.Duration(mostly("openFor.retryAfter", 60, -1)) * time.Second,
+				},
+				Settle: policy.Settle(mostly("settle", 1, 0)),
 				HalfOpen: policy.HalfOpen{
 					Calls:        mostly("halfOpen.calls", 3, -1),
 					ProbeTimeout: time.Duration(mostly("probeTimeout", 5, 100_000)) * time.Hour,
@@ -174,7 +187,18 @@ func fileOf(t require.TestingT, c policy.Config) []byte {
 			put(window, "time", b.Window.Time, b.Window.Time != 0)
 			put(breaker, "window", window, len(window) > 0)
 			put(breaker, "minCalls", b.MinCalls, b.MinCalls != 0)
-			put(breaker, "openFor", b.OpenFor, b.OpenFor != 0)
+			if b.Backoff == (policy.Backoff{}) {
+				put(breaker, "openFor", b.OpenFor, b.OpenFor != 0)
+			} else {
+				openFor := m{}
+				put(openFor, "initial", b.OpenFor, b.OpenFor != 0)
+				put(openFor, "max", b.Backoff.Max, b.Backoff.Max != 0)
+				put(openFor, "multiplier", b.Backoff.Multiplier, b.Backoff.Multiplier != 0)
+				put(openFor, "jitter", b.Backoff.Jitter, b.Backoff.Jitter != 0)
+				put(openFor, "retryAfter", b.Backoff.RetryAfter, b.Backoff.RetryAfter != 0)
+				breaker["openFor"] = openFor
+			}
+			put(breaker, "settle", b.Settle.String(), b.Settle != policy.SettleHeaders)
 			put(halfOpen, "calls", b.HalfOpen.Calls, b.HalfOpen.Calls != 0)
 			put(halfOpen, "probeTimeout", b.HalfOpen.ProbeTimeout, b.HalfOpen.ProbeTimeout != 0)
 			put(halfOpen, "maxWait", b.HalfOpen.MaxWait, b.HalfOpen.MaxWait != 0)

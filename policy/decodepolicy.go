@@ -198,13 +198,13 @@ func (d *decoder) breaker(n *yaml.Node, name string) *breakerDraft {
 	}
 	b := &breakerDraft{
 		place:        o.place,
-		failureRate:  read(d, o, "failureRate", readNumber),
+		failureRate:  read(d, o, "failureRate", readRate),
 		slowCall:     read(d, o, "slowCall", readDuration),
-		slowCallRate: read(d, o, "slowCallRate", readNumber),
+		slowCallRate: read(d, o, "slowCallRate", readRate),
 		minCalls:     read(d, o, "minCalls", readCount),
-		openFor:      read(d, o, "openFor", readOpenFor),
+		settle:       read(d, o, "settle", readSettle),
 	}
-	read(d, o, "settle", readSettle)
+	d.openFor(o, name+".openFor", b)
 	if n := o.values["window"]; n != nil {
 		b.window = field[struct{}]{name: name + ".window", at: place(n), set: true, bad: true}
 		before := len(d.errors)
@@ -233,6 +233,28 @@ func (d *decoder) breaker(n *yaml.Node, name string) *breakerDraft {
 		}
 	}
 	return b
+}
+
+// openFor reads the key of a breaker that is either a duration or a mapping.
+func (d *decoder) openFor(breaker *object, name string, b *breakerDraft) {
+	n := breaker.values["openFor"]
+	if n == nil || n.Kind != yaml.MappingNode && (n.Kind != yaml.AliasNode || n.Alias.Kind != yaml.MappingNode) {
+		b.openFor = read(d, breaker, "openFor", readDuration)
+		return
+	}
+	before := len(d.errors)
+	o, ok := d.object(n, &openForScope, name, name+".")
+	if !ok {
+		return
+	}
+	if len(o.values) == 0 && len(d.errors) == before {
+		d.errorf(o.place, "%s is empty; write a duration such as 30s, or {initial: 5s, max: 2m}", name)
+	}
+	b.openFor = read(d, o, "initial", readDuration)
+	b.openForMax = read(d, o, "max", readDuration)
+	b.multiplier = read(d, o, "multiplier", readFactor)
+	b.jitter = read(d, o, "jitter", readShare)
+	b.heed = read(d, o, "retryAfter", readDuration)
 }
 
 func (d *decoder) reject(n *yaml.Node, name string) rejectDraft {

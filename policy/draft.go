@@ -82,11 +82,16 @@ type breakerDraft struct {
 	windowCalls       field[int]
 	windowTime        field[time.Duration]
 	minCalls          field[int]
-	openFor           field[time.Duration]
+	openFor           field[time.Duration] // also as openFor.initial
+	openForMax        field[time.Duration]
+	multiplier        field[float64]
+	jitter            field[float64]
+	heed              field[time.Duration] // openFor.retryAfter
 	halfOpenCalls     field[int]
 	probeTimeout      field[time.Duration]
 	halfOpenMaxWait   field[time.Duration]
 	failureStatusList field[[]field[StatusRange]]
+	settle            field[Settle]
 }
 
 type rejectDraft struct {

@@ -56,7 +56,7 @@ func policyDraftOf(p *problems, c *Policy, index int) policyDraft {
 		d.bulkhead = bulkheadDraftOf(c.Bulkhead, label+"bulkhead")
 	}
 	if c.Breaker != nil {
-		d.breaker = breakerDraftOf(c.Breaker, label+"breaker")
+		d.breaker = breakerDraftOf(p, c.Breaker, label+"breaker")
 	}
 	d.reject = rejectDraftOf(p, &c.Reject, label+"reject")
 	return d
@@ -94,7 +94,7 @@ func bulkheadDraftOf(c *Bulkhead, label string) *bulkheadDraft {
 	return d
 }
 
-func breakerDraftOf(c *Breaker, label string) *breakerDraft {
+func breakerDraftOf(p *problems, c *Breaker, label string) *breakerDraft {
 	d := &breakerDraft{
 		failureRate:     given(label+".failureRate", c.FailureRate),
 		slowCall:        given(label+".slowCall", c.SlowCall),
@@ -104,9 +104,21 @@ func breakerDraftOf(c *Breaker, label string) *breakerDraft {
 		windowTime:      given(label+".window.time", c.Window.Time),
 		minCalls:        given(label+".minCalls", c.MinCalls),
 		openFor:         given(label+".openFor", c.OpenFor),
+		openForMax:      given(label+".openFor.max", c.Backoff.Max),
+		multiplier:      given(label+".openFor.multiplier", c.Backoff.Multiplier),
+		jitter:          given(label+".openFor.jitter", c.Backoff.Jitter),
+		heed:            given(label+".openFor.retryAfter", c.Backoff.RetryAfter),
 		halfOpenCalls:   given(label+".halfOpen.calls", c.HalfOpen.Calls),
 		probeTimeout:    given(label+".halfOpen.probeTimeout", c.HalfOpen.ProbeTimeout),
 		halfOpenMaxWait: given(label+".halfOpen.maxWait", c.HalfOpen.MaxWait),
+		settle:          given(label+".settle", c.Settle),
+	}
+	if c.Backoff != (Backoff{}) {
+		d.openFor.name += ".initial" // as in a file
+	}
+	if int(c.Settle) >= len(settleNames) {
+		d.settle.bad = true
+		p.errorf(at{}, "%s is %v; it must be SettleHeaders or SettleBody", d.settle.name, c.Settle)
 	}
 	d.probeTimeout.v = max(0, c.HalfOpen.ProbeTimeout)
 	d.failureStatusList.set = c.FailureStatus != nil

@@ -22,7 +22,7 @@ func FuzzParse(f *testing.F) {
 		"", "version: 1\npolicies: []\n",
 		"version: 1\npolicies: [{name: a, match: [{path: '/{a}/{b...}', host: '*.a:1', route: GET /a, method: [GET], headers: {A: {exact: b}}}], breaker: {}}]\n",
 		"version: 1\ndefaults: {maxCompartments: 1, idle: 1s}\npolicies: [{name: a, side: server, per: host, bulkhead: {maxConcurrent: 1, maxQueue: 1, maxWait: 1s}, reject: {status: {full: 429}, retryAfter: 0}}]\n",
-		"version: 1\npolicies: [{name: a, breaker: {failureRate: 1e1, slowCall: 1s, slowCallRate: 100, window: {time: 1ms}, minCalls: 1, openFor: 1ns, halfOpen: {calls: 1, probeTimeout: 0, maxWait: 1h}, failureStatus: [500-599, 429], settle: headers}}]\n",
+		"version: 1\npolicies: [{name: a, breaker: {failureRate: 1e1, slowCall: 1s, slowCallRate: 100, window: {time: 1ms}, minCalls: 1, openFor: {initial: 1ns, max: 1h, multiplier: 1.1, jitter: 0.5, retryAfter: 1m}, halfOpen: {calls: 1, probeTimeout: 0, maxWait: 1h}, failureStatus: [500-599, 429], settle: body}}]\n",
 		"version: 1\npolicies: &a [*a, {name: a, exempt: true}, {<<: *a}]\n",
 		"version: 1\npolices: [{nam: a\n", "? [a]\n: {b: c}\n---\n", "\xff\xfe\x00", "!!binary a: !!int b\n", "%YAML 1.1\n---\na: 010\n",
 		"version: 1\npolicies: [{name: a, exempt: true, exempt: yes}, {name: a}]\nbudget: {}\nservicecomb.x: y\n",
@@ -82,6 +82,10 @@ func fits(t *testing.T, r *policy.Rule) {
 				SlowCallRate: b.SlowCallRate,
 				Window:       breaker.Window{Calls: b.Window.Calls, Time: b.Window.Time},
 				MinCalls:     b.MinCalls,
+				OpenFor:      breaker.Growing(b.OpenFor, b.Backoff.Max, b.Backoff.Multiplier),
+				Jitter:       b.Backoff.Jitter,
+
+				MaxRetryAfter: b.Backoff.RetryAfter,
 				HalfOpen: breaker.HalfOpenConfig{
 					Calls:        b.HalfOpen.Calls,
 					ProbeTimeout: b.HalfOpen.ProbeTimeout,

@@ -53,6 +53,8 @@ policies:
 	assert.Equal(t, policy.Window{Calls: 100}, a.Breaker.Window)
 	assert.Equal(t, 20, a.Breaker.MinCalls)
 	assert.Equal(t, 30*time.Second, a.Breaker.OpenFor)
+	assert.Equal(t, policy.Backoff{Max: 30 * time.Second, Multiplier: 2}, a.Breaker.Backoff, "grows not at all")
+	assert.Equal(t, policy.SettleHeaders, a.Breaker.Settle)
 	assert.Equal(t, policy.HalfOpen{Calls: 10, ProbeTimeout: 30 * time.Second}, a.Breaker.HalfOpen)
 	assert.Equal(t, []policy.StatusRange{{From: 500, To: 599}}, a.Breaker.FailureStatus)
 	assert.Equal(t, time.Second, a.RetryAfter)
@@ -76,7 +78,7 @@ version: 1
 defaults: {maxCompartments: 5, idle: 1h}
 policies:
   - name: all keys
-    side: server
+    side: both
     match:
       - method: [GET, HEAD]
         path: /a/{id}
@@ -92,10 +94,10 @@ policies:
       slowCallRate: 99.5
       window: {time: 5s}
       minCalls: 6
-      openFor: 7s
+      openFor: {initial: 7s, max: 8m, multiplier: 1.5, jitter: 0.25, retryAfter: 9m}
       halfOpen: {calls: 8, probeTimeout: 0, maxWait: 9s}
       failureStatus: [429, 500-503, "505"]
-      settle: headers
+      settle: body
     reject:
       status: {full: 429, wait_timeout: 503, open: 599, draining: 400, canceled: 499}
       retryAfter: 0
@@ -112,6 +114,8 @@ policies:
 	assert.Equal(t, policy.Window{Time: 5 * time.Second}, b.Window)
 	assert.Equal(t, 6, b.MinCalls)
 	assert.Equal(t, 7*time.Second, b.OpenFor)
+	assert.Equal(t, policy.Backoff{Max: 8 * time.Minute, Multiplier: 1.5, Jitter: 0.25, RetryAfter: 9 * time.Minute}, b.Backoff)
+	assert.Equal(t, policy.SettleBody, b.Settle)
 	assert.Equal(t, 8, b.HalfOpen.Calls)
 	assert.Negative(t, b.HalfOpen.ProbeTimeout, "0 in a file turns it off")
 	assert.Equal(t, 9*time.Second, b.HalfOpen.MaxWait)
@@ -205,7 +209,7 @@ policies:
       slowCallRate: 1
       window: {time: 1ms}
       minCalls: 1
-      openFor: 1ns
+      openFor: {initial: 1ns, max: 8760h, multiplier: 1.1, jitter: 0, retryAfter: 0}
       halfOpen: {calls: 1, probeTimeout: 0, maxWait: 0}
       failureStatus: [100, 999, 100-999]
     reject: {status: {full: 400}, retryAfter: 0}
@@ -217,7 +221,7 @@ policies:
       slowCallRate: 100.0
       window: {calls: 1000000}
       minCalls: 1000000
-      openFor: 8760h
+      openFor: {initial: 8760h, max: 8760h, multiplier: 100, jitter: 0.999, retryAfter: 8760h}
       halfOpen: {calls: 1000000, probeTimeout: 8760h, maxWait: 8760h}
     reject: {status: {full: 599}, retryAfter: 8760h}
 `)
@@ -246,6 +250,7 @@ policies:
 func TestNames(t *testing.T) {
 	assert.Equal(t, "both server client Side(3)", fmt.Sprint(policy.Both, " ", policy.Server, " ", policy.Client, " ", policy.Side(3)))
 	assert.Equal(t, "default policy route host Per(4)", fmt.Sprint(policy.PerDefault, " ", policy.PerPolicy, " ", policy.PerRoute, " ", policy.PerHost, " ", policy.Per(4)))
+	assert.Equal(t, "headers body Settle(2)", fmt.Sprint(policy.SettleHeaders, " ", policy.SettleBody, " ", policy.Settle(2)))
 	assert.Equal(t, "full wait_timeout open draining canceled Reason(5)", fmt.Sprint(policy.Full, " ", policy.WaitTimeout, " ", policy.Open, " ", policy.Draining, " ", policy.Canceled, " ", policy.Reason(5)))
 	assert.Equal(t, "503 503 500-599", fmt.Sprint(policy.StatusRange{From: 503}, " ", policy.StatusRange{From: 503, To: 503}, " ", policy.StatusRange{From: 500, To: 599}))
 }

@@ -313,9 +313,51 @@ func TestProblemsOfPolicies(t *testing.T) {
 			`4:37: policy "a": breaker.minCalls is 0; it must be 1 to 1000000`,
 			`4:49: policy "a": breaker.openFor is 0; it must be more than 0, at most 8760h`,
 		}},
-		{`breaker: {window: {calls: 10, time: 1s}, openFor: {initial: 5s}}`, []string{
+		{`breaker: {window: {calls: 10, time: 1s}}`, []string{
 			`4:23: policy "a": breaker.window has both calls and time; keep one`,
-			`4:55: policy "a": breaker.openFor is a mapping, which is not supported by this version yet; write a duration such as 30s`,
+		}},
+		{`breaker: {openFor: {}}`, []string{
+			`4:24: policy "a": breaker.openFor is empty; write a duration such as 30s, or {initial: 5s, max: 2m}`,
+		}},
+		{`breaker: {openFor: {initial: 0, max: 9000h, multiplier: 1, jitter: 1, retryAfter: -1s}}`, []string{
+			`4:34: policy "a": breaker.openFor.initial is 0; it must be more than 0, at most 8760h`,
+			`4:42: policy "a": breaker.openFor.max is 9000h; it must be more than 0, at most 8760h`,
+			`4:61: policy "a": breaker.openFor.multiplier is 1; it must be a number: at least 1.1, at most 100`,
+			`4:72: policy "a": breaker.openFor.jitter is 1; it must be a share: at least 0, less than 1`,
+			`4:87: policy "a": breaker.openFor.retryAfter is -1s; it must be 0 to 8760h`,
+		}},
+		{`breaker: {openFor: {initial: 5, max: long, multiplier: 101, jitter: -0.1}}`, []string{
+			`4:34: policy "a": breaker.openFor.initial is 5, which has no unit; write 5ms or 5s`,
+			`4:42: policy "a": breaker.openFor.max is "long"; it must be a duration such as 800ms, 30s or 1h30m`,
+			`4:60: policy "a": breaker.openFor.multiplier is 101; it must be a number: at least 1.1, at most 100`,
+			`4:73: policy "a": breaker.openFor.jitter is -0.1; it must be a share: at least 0, less than 1`,
+		}},
+		{`breaker: {openFor: {max: 1m, multiplier: x2, jitter: 20%}}`, []string{
+			`4:46: policy "a": breaker.openFor.multiplier is "x2"; it must be a number: at least 1.1, at most 100`,
+			`4:58: policy "a": breaker.openFor.jitter is "20%"; it must be a share: at least 0, less than 1`,
+		}},
+		{`breaker: {openFor: {max: 1m, multiplier: .nan, jitter: 020}}`, []string{
+			`4:46: policy "a": breaker.openFor.multiplier is .nan; it must be a number: at least 1.1, at most 100`,
+			`4:60: policy "a": breaker.openFor.jitter is 020; it must be a share: at least 0, less than 1`,
+		}},
+		{`breaker: {openFor: {initial: 10s, max: 5s}}`, []string{
+			`4:44: policy "a": breaker.openFor.max is 5s; it must be at least initial, 10s`,
+		}},
+		{`breaker: {openFor: {max: 29s}}`, []string{
+			`4:30: policy "a": breaker.openFor.max is 29s; it must be at least initial, 30s`,
+		}},
+		{`breaker: {openFor: {initial: 0, max: 29s}}`, []string{
+			`4:34: policy "a": breaker.openFor.initial is 0; it must be more than 0, at most 8760h`,
+		}},
+		{`breaker: {openFor: {intial: 60s, max: 50s}}`, []string{
+			`4:25: policy "a": unknown key "intial"; did you mean "initial"?`,
+		}},
+		{`breaker: {openFor: {factor: 2}}`, []string{
+			`4:25: policy "a": unknown key "factor"; openFor has initial, max, multiplier, jitter, retryAfter`,
+		}},
+		{`breaker: {openFor: [30s], multiplier: 2}`, []string{
+			`4:24: policy "a": breaker.openFor is a list; it must be a duration such as 800ms, 30s or 1h30m`,
+			`4:31: policy "a": unknown key "multiplier" here; it belongs in openFor`,
 		}},
 		{`breaker: {window: {time: 1us}, halfOpen: {calls: 0, probeTimeout: -1s, maxWait: -1s}}`, []string{
 			`4:30: policy "a": breaker.window.time is 1us; it must be 1ms to 8760h`,
@@ -346,11 +388,14 @@ breaker: {failureStatus: }`, []string{
 			`4:43: policy "a": match[0].headers.X is empty; write {exact: VALUE}`,
 			`5:30: policy "a": breaker.failureStatus is empty; it must be a list: write [500-599]`,
 		}},
-		{`breaker: {settle: body}`, []string{
-			`4:23: policy "a": breaker.settle is body, which is not supported by this version yet; write headers`,
-		}},
 		{`breaker: {settle: trailers}`, []string{
-			`4:23: policy "a": breaker.settle is "trailers"; it must be headers`,
+			`4:23: policy "a": breaker.settle is "trailers"; it must be headers or body`,
+		}},
+		{`breaker: {settle: Body}`, []string{
+			`4:23: policy "a": breaker.settle is "Body"; it must be headers or body; did you mean body?`,
+		}},
+		{`breaker: {settle: [body]}`, []string{
+			`4:23: policy "a": breaker.settle is a list; it must be headers or body`,
 		}},
 		{"breaker: {}\nreject: {status: {full: 200, timeout: 503, open: 600, draining: x}, retryAfter: -1s}", []string{
 			`5:29: policy "a": reject.status.full is 200; it must be 400 to 599`,

@@ -65,10 +65,16 @@ type BreakerSettings struct {
 	MinCalls int
 	// OpenFor is more than 0.
 	OpenFor time.Duration
+	// Backoff has a Max of at least OpenFor, and of OpenFor if the time does not
+	// grow, and a Multiplier of more than 1.
+	Backoff Backoff
 	// HalfOpen has a negative ProbeTimeout if probes are not timed.
 	HalfOpen HalfOpen
 	// FailureStatus lists the statuses that are failures; empty if none is.
 	FailureStatus []StatusRange
+	// Settle is for the client side. On a server a call is settled when its
+	// handler returns.
+	Settle Settle
 
 	failures statusSet
 }

@@ -73,11 +73,25 @@ func readVersion(n *yaml.Node) (int, string) {
 	return 1, ""
 }
 
-func readNumber(n *yaml.Node) (float64, string) {
-	const want = "a percentage: more than 0, at most 100"
+// The ranges of numbers that are no counts, as messages say them.
+const (
+	wantRate   = "a percentage: more than 0, at most 100"
+	wantFactor = "a number: at least 1.1, at most 100"
+	wantShare  = "a share: at least 0, less than 1"
+)
+
+func readRate(n *yaml.Node) (float64, string) {
 	if n.Kind == yaml.ScalarNode && strings.HasSuffix(n.Value, "%") {
 		return 0, "is " + describe(n) + "; write it without the percent sign: " + bare(strings.TrimSpace(strings.TrimSuffix(n.Value, "%")))
 	}
+	return readNumber(n, wantRate)
+}
+
+func readFactor(n *yaml.Node) (float64, string) { return readNumber(n, wantFactor) }
+
+func readShare(n *yaml.Node) (float64, string) { return readNumber(n, wantShare) }
+
+func readNumber(n *yaml.Node, want string) (float64, string) {
 	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!int" && n.ShortTag() != "!!float" {
 		return 0, must(n, want)
 	}
@@ -151,23 +165,13 @@ func didYouMean(n *yaml.Node, words []string) string {
 	return ""
 }
 
-// readSettle accepts the only way to settle that there is, which needs no
-// setting.
-func readSettle(n *yaml.Node) (struct{}, string) {
-	switch {
-	case n.Kind == yaml.ScalarNode && n.Value == "headers":
-		return struct{}{}, ""
-	case n.Kind == yaml.ScalarNode && n.Value == "body":
-		return struct{}{}, "is body, which is not supported by this version yet; write headers"
+func readSettle(n *yaml.Node) (Settle, string) {
+	for i, name := range settleNames {
+		if n.Kind == yaml.ScalarNode && n.Value == name {
+			return Settle(i), ""
+		}
 	}
-	return struct{}{}, must(n, "headers")
-}
-
-func readOpenFor(n *yaml.Node) (time.Duration, string) {
-	if n.Kind == yaml.MappingNode {
-		return 0, "is a mapping, which is not supported by this version yet; write a duration such as 30s"
-	}
-	return readDuration(n)
+	return 0, must(n, "headers or body") + didYouMean(n, settleNames[:])
 }
 
 func readPath(n *yaml.Node) (string, string) {

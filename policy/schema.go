@@ -20,13 +20,14 @@ var (
 	headerScope   = scope{"a header's condition", []string{"exact"}, []string{"prefix", "suffix", "contains", "regexp"}}
 	bulkheadScope = scope{"bulkhead", []string{"maxConcurrent", "maxQueue", "maxWait"}, []string{"adaptive"}}
 	breakerScope  = scope{"breaker", []string{"failureRate", "slowCall", "slowCallRate", "window", "minCalls", "openFor", "halfOpen", "failureStatus", "settle"}, nil}
+	openForScope  = scope{"openFor", []string{"initial", "max", "multiplier", "jitter", "retryAfter"}, nil}
 	windowScope   = scope{"window", []string{"calls", "time"}, nil}
 	halfOpenScope = scope{"halfOpen", []string{"calls", "probeTimeout", "maxWait"}, nil}
 	rejectScope   = scope{"reject", []string{"status", "retryAfter"}, nil}
 	statusScope   = scope{"status", reasonNames[:], nil}
 
 	// scopes lists those in which a misplaced key is looked for.
-	scopes = []*scope{&fileScope, &defaultsScope, &policyScope, &matchScope, &bulkheadScope, &breakerScope, &windowScope, &halfOpenScope, &rejectScope, &statusScope}
+	scopes = []*scope{&fileScope, &defaultsScope, &policyScope, &matchScope, &bulkheadScope, &breakerScope, &openForScope, &windowScope, &halfOpenScope, &rejectScope, &statusScope}
 )
 
 // isServiceComb reports whether a key at the top of a file belongs to the

@@ -57,6 +57,23 @@ func (p Per) on(side Side) Per {
 	return p
 }
 
+// A Settle says when a breaker learns the outcome of a client's call that was
+// answered.
+type Settle uint8
+
+const (
+	// SettleHeaders is the zero value: when the response headers are in.
+	SettleHeaders Settle = iota
+	// SettleBody is when the response body has ended; one that breaks off is a
+	// failure.
+	SettleBody
+)
+
+// String returns "headers" or "body", as a policy file writes it.
+func (s Settle) String() string { return nameOf(settleNames[:], s, "Settle") }
+
+var settleNames = [...]string{SettleHeaders: "headers", SettleBody: "body"}
+
 // A Reason says why a request was turned away.
 type Reason uint8
 

@@ -19,6 +19,16 @@ func (p *problems) warnMinCalls(d *breakerDraft, minCalls, window int) {
 	p.warnf(d.windowCalls.at, "%s is %d, less than the default minCalls of %d; minCalls %d is used", d.windowCalls.name, window, minCalls, window)
 }
 
+// warnClientOnly warns of what a breaker on the server side does not do.
+func (p *problems) warnClientOnly(d *breakerDraft) {
+	if d.settle.ok() && d.settle.v == SettleBody {
+		p.warnf(d.settle.at, "%s is body, which has no effect on a server: a call is settled when its handler returns; leave it out", d.settle.name)
+	}
+	if d.heed.ok() && d.heed.v > 0 {
+		p.warnf(d.heed.at, "%s has no effect on a server, which has no upstream to ask; leave it out", d.heed.name)
+	}
+}
+
 // warnPath warns of other routers' wildcards, which are plain text here.
 func (p *problems) warnPath(f *field[string]) {
 	if !f.ok() {

@@ -35,6 +35,15 @@ func TestWarnings(t *testing.T) {
 		{`- {name: a, breaker: {failureRate: 0.5}}`, []string{
 			`3:38: policy "a": breaker.failureRate is 0.5, which is less than one percent; for a share of 0.5 write 50`,
 		}},
+		{`- {name: a, breaker: {openFor: {multiplier: 3}}}`, []string{
+			`3:47: policy "a": breaker.openFor.multiplier has no effect without max; say how long the time may get`,
+		}},
+		{`- {name: a, side: server, breaker: {settle: body, openFor: {retryAfter: 1s}}}`, []string{
+			`3:47: policy "a": breaker.settle is body, which has no effect on a server: a call is settled when its handler returns; leave it out`,
+			`3:75: policy "a": breaker.openFor.retryAfter has no effect on a server, which has no upstream to ask; leave it out`,
+		}},
+		{`- {name: a, side: server, breaker: {settle: headers, openFor: {jitter: 0.2, retryAfter: 0}}}`, nil},
+		{`- {name: a, side: client, breaker: {settle: body, openFor: {retryAfter: 1s}}}`, nil},
 		{`- {name: a, breaker: {}, match: [{path: /a/*}, {path: "/:id/b:c"}]}`, []string{
 			`3:43: policy "a": match[0].path has the segment *, which matches only a literal *; for everything below write {rest...}`,
 			`3:57: policy "a": match[1].path has the segment :id, which matches only that text; for any segment write {id}`,

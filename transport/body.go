@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"runtime"
 	"sync"
+	"sync/atomic"
 
 	"github.com/watertight-go/watertight"
 )
@@ -21,6 +22,7 @@ type held struct {
 	// Close could return while the end of the context is still at it on another
 	// goroutine, and the closer's next call be refused because of this one.
 	once    sync.Once
+	closing atomic.Bool     // Close was called, and is what ends the body if a Read fails now
 	cleanup runtime.Cleanup // ends the watch of the garbage collector
 	disarm  func() bool     // ends the watch of the context; nil: none
 }
@@ -57,10 +59,11 @@ func hold(ctx context.Context, resp *http.Response, call watertight.Call) io.Rea
 // writeCloser is what a connection has that can close its sending half.
 type writeCloser interface{ CloseWrite() error }
 
-// ended releases the call at the end of the body.
-func (h *held) ended() {
+// ended releases the call at the end of the body. err is what Call.SettleBody wants.
+func (h *held) ended(err error) {
 	h.once.Do(func() {
 		h.unwatch()
+		h.call.SettleBody(err)
 		h.call.Release()
 	})
 }
@@ -69,6 +72,7 @@ func (h *held) ended() {
 func (h *held) abandoned() {
 	h.once.Do(func() {
 		h.cleanup.Stop()
+		h.call.SettleBody(nil)
 		h.call.Release()
 	})
 }
@@ -98,16 +102,21 @@ type body struct {
 func (b *body) Read(p []byte) (int, error) {
 	n, err := b.rc.Read(p)
 	if err != nil && !(b.session && err == io.EOF) {
-		b.held.ended()
+		if err != io.EOF && b.held.closing.Load() {
+			b.held.ended(nil)
+		} else {
+			b.held.ended(err)
+		}
 	}
 	return n, err
 }
 
 // Close releases also if the inner Close panics.
 func (b *body) Close() error {
-	// Not defer b.held.ended(), which would look at b for the last time here:
+	b.held.closing.Store(true)
+	// Not defer b.held.ended(nil), which would look at b for the last time here:
 	// the caller may never mention it again, and while the inner Close ran the
 	// garbage collector could take the body for a dropped one.
-	defer func() { b.held.ended() }()
+	defer func() { b.held.ended(nil) }()
 	return b.rc.Close()
 }

@@ -28,6 +28,15 @@
 // does not count. A caller that cancels is no failure; see
 // [watertight.Call.SettleFailure].
 //
+// With settle: body in its policy, a call lasts until its body ends. One that breaks
+// off is a failure; see [watertight.Call.SettleBody] for the rest. A body that the
+// garbage collector finds is no outcome. Responses without a body, and a 101, settle
+// at headers all the same.
+//
+// The Retry-After of a 429 or a 503, in seconds or as a date, tells the breaker how
+// long to stay open if it trips, as far as openFor.retryAfter of its policy allows. A
+// date is taken relative to the response's Date, so that clocks need not agree.
+//
 // # Errors
 //
 // A refusal is a *[watertight.RejectedError]; through an http.Client it arrives

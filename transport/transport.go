@@ -99,11 +99,19 @@ func (t *Transport) send(r *http.Request, call watertight.Call) (resp *http.Resp
 	if derived && resp.Request == sent {
 		resp.Request = r
 	}
-	call.SettleStatus(resp.StatusCode)
+	if call.Watched() {
+		call.RetryAfter(retryAfter(resp))
+	}
 	handed = true
 	if t.atHeaders || bodiless(r, resp) {
+		call.SettleStatus(resp.StatusCode)
 		call.Release()
 		return resp, nil
+	}
+	if resp.StatusCode == http.StatusSwitchingProtocols {
+		call.SettleStatus(resp.StatusCode) // a session, which tells nothing of the host by its end
+	} else {
+		call.Responded(resp.StatusCode)
 	}
 	resp.Body = hold(r.Context(), resp, call)
 	return resp, nil

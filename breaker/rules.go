@@ -1,0 +1,83 @@
+package breaker
+
+import "time"
+
+// rules are a [Config] with every default filled in, flattened to what is asked
+// on each call. They do not change after New.
+type rules struct {
+	failureRate, slowRate   float64 // percent
+	failureFloor, slowFloor uint8   // the same rounded down, see verdict
+	slowCall                time.Duration
+	width                   time.Duration // of the slots of the overdue rule; 0: that rule is off
+	openFor                 []time.Duration
+	jitter                  float64
+	maxRetryAfter           time.Duration
+	probeTimeout            time.Duration // negative: for ever
+	maxWait                 time.Duration // 0: no bound
+	minCalls, permits       int32
+	maxWaitTarget           State
+	auto                    bool
+}
+
+// newRules takes a Config in which withDefaults has filled the gaps.
+func newRules(c Config) rules {
+	r := rules{
+		failureRate:   c.FailureRate,
+		slowRate:      c.SlowCallRate,
+		failureFloor:  uint8(c.FailureRate),
+		slowFloor:     uint8(c.SlowCallRate),
+		slowCall:      c.SlowCall,
+		openFor:       c.OpenFor,
+		jitter:        c.Jitter,
+		maxRetryAfter: c.MaxRetryAfter,
+		probeTimeout:  c.HalfOpen.ProbeTimeout,
+		maxWait:       c.HalfOpen.MaxWait,
+		minCalls:      int32(min(c.MinCalls, maxCount)),
+		permits:       int32(min(c.HalfOpen.Calls, maxCount)),
+		maxWaitTarget: c.HalfOpen.MaxWaitTarget,
+		auto:          c.AutoHalfOpen,
+	}
+	if c.SlowCall > 0 && !c.NoOverdue {
+		// Rounded up: eight slots may be longer than SlowCall, by 7ns at most, but
+		// never shorter, so nothing is overdue early.
+		r.width = (c.SlowCall-1)/slotsPerSlowCall + 1
+	}
+	return r
+}
+
+const maxCount = 1<<31 - 1
+
+// minProbes is how many probes must have ended before they are judged. It is
+// never more than there are probes, so the last one always decides.
+func (r *rules) minProbes() int { return int(min(r.minCalls, r.permits)) }
+
+// verdict returns which rate has reached its threshold; 0 if none has, or if there are
+// fewer than enough calls.
+func (r *rules) verdict(c counts, enough int) Cause {
+	if c.calls < enough {
+		return 0
+	}
+	// A look at the integers spares nearly every call the divisions: what is under
+	// a threshold rounded down is under the threshold. c.calls > 0.
+	if 100*c.failed >= int(r.failureFloor)*c.calls && percent(c.failed, c.calls) >= r.failureRate {
+		return CauseFailureRate
+	}
+	if 100*c.slow >= int(r.slowFloor)*c.calls && r.slowCall > 0 && percent(c.slow, c.calls) >= r.slowRate {
+		return CauseSlowCallRate
+	}
+	return 0
+}
+
+// percent is one division of integers, so that a rate equal to a threshold is
+// equal as a float64, too.
+func percent(part, of int) float64 { return float64(100*part) / float64(of) }
+
+// after returns at+d, or the end of time if that is later than a Duration can say.
+func after(at, d time.Duration) time.Duration {
+	if d > forever-at {
+		return forever
+	}
+	return at + d
+}
+
+const forever time.Duration = 1<<63 - 1

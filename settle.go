@@ -1,0 +1,155 @@
+package watertight
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/watertight-go/watertight/breaker"
+	"github.com/watertight-go/watertight/policy"
+)
+
+// SettleStatus files the outcome of a call that was answered with an HTTP
+// status: a failure if the policy's failureStatus names it, else a success,
+// and slow, in either case, if the call took longer than slowCall. On the
+// server side a caller that left weighs more, see [Call.SettleFailure]. Only
+// the first Settle counts.
+func (c *Call) SettleStatus(status int) {
+	if c.breaker == nil || c.settled {
+		return
+	}
+	c.settle(c.outcomeOf(status), c.breaker.Side == policy.Server)
+}
+
+func (c *Call) outcomeOf(status int) breaker.Outcome {
+	if c.breaker.rule.Breaker.IsFailure(status) {
+		return breaker.Failure
+	}
+	return breaker.Success
+}
+
+// SettleFailure files the outcome of a call that was not answered: a transport
+// error, or a handler that panicked. The caller's own doing is told apart from
+// a failure:
+//
+//   - a caller that cancelled is no outcome at all if the call had lasted less
+//     than slowCall, else the call was slow, but did not fail;
+//   - a caller whose deadline passed saw a failure if the call itself, the
+//     queue excluded, had at least half of the time from arrival to deadline.
+//     Otherwise it is no outcome.
+//
+// Only the first Settle counts.
+func (c *Call) SettleFailure() {
+	if c.breaker == nil || c.settled {
+		return
+	}
+	c.settle(breaker.Failure, true)
+}
+
+// Responded is SettleStatus for a client's call whose response has a body, unless
+// the policy's breaker has settle: body. In that case nothing is filed yet, and
+// [Call.SettleBody] must follow; until then the breaker does not take the call for
+// overdue.
+func (c *Call) Responded(status int) {
+	if c.breaker == nil || c.settled {
+		return
+	}
+	if c.breaker.rule.Breaker.Settle != policy.SettleBody {
+		c.SettleStatus(status)
+		return
+	}
+	c.status = status
+	c.watch = c.watch.Responded(c.hookCtx)
+}
+
+// SettleBody files the outcome of a call that [Call.Responded] left open, when its
+// response body has ended; else it does nothing. err says how:
+//
+//   - io.EOF: it was read to its end. What counts is the status.
+//   - nil: it was closed or abandoned before. What counts is the status, or the
+//     caller's end as in [Call.SettleFailure] if its context has ended.
+//   - any other error: it broke off. That is a failure, with the same exceptions
+//     as in SettleFailure.
+//
+// The call was slow if it took longer than slowCall up to now. Only the first
+// Settle counts.
+func (c *Call) SettleBody(err error) {
+	if c.breaker == nil || c.settled || c.status == 0 {
+		return
+	}
+	o := c.outcomeOf(c.status)
+	if err != nil && err != io.EOF {
+		o = breaker.Failure
+	}
+	c.settle(o, err != io.EOF)
+}
+
+// RetryAfter tells the breaker for how long the upstream asks to be left alone. If
+// its policy has openFor.retryAfter, and the breaker trips before that time is over,
+// it stays open until then, but no longer than the policy says. It does nothing
+// after the call was settled, or if wait is not positive.
+func (c *Call) RetryAfter(wait time.Duration) {
+	if c.breaker != nil && !c.settled {
+		c.watch.RetryAfter(wait)
+	}
+}
+
+func (c *Call) settle(o breaker.Outcome, weigh bool) {
+	c.settled = true
+	if !weigh {
+		c.watch.Done(c.hookCtx, o)
+		return
+	}
+	switch now, err := c.callerErr(); {
+	case err != nil:
+		c.settleFor(err, now)
+	case now.IsZero():
+		c.watch.Done(c.hookCtx, o)
+	default:
+		c.watch.DoneAt(c.hookCtx, o, now)
+	}
+}
+
+// callerErr returns why the caller's context has ended, nil if it has not, and the
+// time if it had to read the clock. A deadline is over when the clock says so:
+// http.Client.Timeout ends the call beneath by a timer of its own, which may be
+// ahead of the context's.
+func (c *Call) callerErr() (now time.Time, err error) {
+	if err := c.ctx.Err(); err != nil {
+		return time.Now(), err
+	}
+	if d, ok := c.ctx.Deadline(); ok {
+		if now = time.Now(); !now.Before(d) {
+			return now, context.DeadlineExceeded
+		}
+	}
+	return now, nil
+}
+
+// settleFor files a call whose caller's context has ended by now.
+func (c *Call) settleFor(err error, now time.Time) {
+	took := now.Sub(c.watch.Start())
+	if errors.Is(err, context.DeadlineExceeded) {
+		ran := took
+		if deadline, ok := c.ctx.Deadline(); ok {
+			ran -= now.Sub(deadline)
+		}
+		o := breaker.Failure
+		if ran < c.queued { // less than half of both together
+			o = breaker.Ignored
+		}
+		c.watch.DoneAt(c.hookCtx, o, now)
+		return
+	}
+	switch slowCall := c.breaker.rule.Breaker.SlowCall; {
+	case slowCall <= 0 || took < slowCall:
+		c.watch.DoneAt(c.hookCtx, breaker.Ignored, now)
+	case took == slowCall:
+		// Slow begins above slowCall for the breaker, at slowCall for a caller who
+		// ran out of patience.
+		c.watch.DoneIn(c.hookCtx, breaker.Success, slowCall+1)
+	default:
+		c.watch.DoneAt(c.hookCtx, breaker.Success, now)
+	}
+}

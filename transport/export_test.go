@@ -1,0 +1,3 @@
+package transport
+
+var RetryAfter = retryAfter

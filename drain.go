@@ -82,6 +82,9 @@ func (g *Guard) Drain(ctx context.Context) error {
 				p.fixed.bulkhead.Close()
 			}
 		}
+		if s == policy.Client {
+			g.closeNamed()
+		}
 		select {
 		case <-sd.gate.empty:
 		default:

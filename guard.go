@@ -22,6 +22,7 @@ type Guard struct {
 	logger *slog.Logger
 	origin time.Time // what now counts from
 	sides  [2]side
+	named  map[string]*compartment // by policy: what Do enters; client side
 
 	wraps    atomic.Int64 // handlers that middleware has wrapped; see mark.go
 	draining atomic.Bool
@@ -91,7 +92,7 @@ func New(set *policy.Set, opts ...Option) *Guard {
 	if set == nil {
 		set = new(policy.Set)
 	}
-	g := &Guard{set: set, logger: o.logger, origin: time.Now()}
+	g := &Guard{set: set, logger: o.logger, origin: time.Now(), named: make(map[string]*compartment)}
 	if len(o.hooks) > 0 {
 		g.hooks = &hookSets{sets: o.hooks, report: g.report}
 	}
@@ -115,6 +116,7 @@ func New(set *policy.Set, opts ...Option) *Guard {
 			})
 		}
 	}
+	g.nameCompartments()
 	if g.hooks != nil {
 		g.detach = g.hooks.attach(g)
 	}

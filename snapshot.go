@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/watertight-go/watertight/breaker"
+	"github.com/watertight-go/watertight/policy"
 )
 
 // A Snapshot is what a [Guard] looked like at one moment. Its JSON form is
@@ -72,13 +73,16 @@ func (g *Guard) Snapshot() Snapshot {
 // compartments returns all compartments, one group for each policy and side.
 func (g *Guard) compartments() [][]*compartment {
 	var groups [][]*compartment
-	for i := range g.set.Policies() {
+	for i, r := range g.set.Policies() {
 		for s := range g.sides {
 			switch p := g.sides[s].places[i]; {
 			case p.fixed != nil:
 				groups = append(groups, []*compartment{p.fixed})
 			case p.table != nil:
 				cs := p.table.all()
+				if s == sideIndex(policy.Client) {
+					cs = append(cs, g.named[r.Name])
+				}
 				slices.SortFunc(cs, func(a, b *compartment) int { return cmp.Compare(a.Key, b.Key) })
 				groups = append(groups, cs)
 			}

@@ -31,13 +31,17 @@ policies:
 		err := wt.Do(context.Background(), "orders-db", func(ctx context.Context) error {
 			return errors.New("connection refused") // such as db.PingContext(ctx)
 		})
-		fmt.Println(err, errors.Is(err, breaker.ErrOpen))
+		if errors.Is(err, breaker.ErrOpen) {
+			fmt.Println("not asked:", errors.Unwrap(err))
+			continue
+		}
+		fmt.Println(err)
 	}
 	fmt.Println(wt.Do(context.Background(), "orders", func(context.Context) error { return nil }))
 	// Output:
-	// connection refused false
-	// connection refused false
-	// watertight: policy orders-db refused the call: breaker: open; retry after 30s true
+	// connection refused
+	// connection refused
+	// not asked: breaker: open
 	// watertight: there is no policy "orders"; those for the client side are "orders-db"
 }
 

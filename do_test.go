@@ -93,6 +93,7 @@ func TestDoIsRefusedLikeAnyCall(t *testing.T) {
 		assert.Equal(t, policy.Full, rejected.Reason)
 		assert.Empty(t, rejected.Key)
 		time.Sleep(time.Second)
+		synctest.Wait() // the waiter's second ends at the same instant
 
 		ctx, cancel := context.WithCancel(t.Context())
 		wg.Go(func() { assert.Equal(t, context.Canceled, g.Do(ctx, "orders-db", never)) })

@@ -14,8 +14,8 @@ import (
 // A Guard holds the compartments of one set of policies and decides which
 // calls may pass. Make one with [New] and share it: between all routers,
 // clients and goroutines of a process. All methods are safe for concurrent
-// use. A Guard starts no goroutine; call [Guard.Close] when hooks shall let go
-// of it.
+// use. A Guard starts no goroutine but the workers of its pools; call
+// [Guard.Close] when hooks shall let go of it.
 type Guard struct {
 	set    *policy.Set
 	hooks  *hookSets // nil: none
@@ -23,6 +23,7 @@ type Guard struct {
 	origin time.Time // what now counts from
 	sides  [2]side
 	named  map[string]*compartment // by policy: what Do enters; client side
+	pools  pools
 
 	wraps    atomic.Int64 // handlers that middleware has wrapped; see mark.go
 	draining atomic.Bool

@@ -97,7 +97,8 @@ func (t *poolTask) turnedAway(ctx context.Context, err error) error {
 		return t.reject(reason, err)
 	case ctx.Err() == nil:
 		// Neither the pool nor the caller's context said so, hence the fallback.
-		t.reject(policy.Full, bulkhead.ErrFull)
+		// (One that returns an error of the pool's own is taken for the pool.)
+		_ = t.reject(policy.Full, bulkhead.ErrFull)
 	}
 	return err
 }

@@ -491,17 +491,47 @@ func TestPoolFollowsSubmittedTasksAndLetsGo(t *testing.T) {
 	})
 }
 
+// The task begins just when the Guard has begun to watch its context.
+func TestPoolLetsGoOfATaskThatBeginsMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := guard(t, named, watertight.WithHooks(new(story).hooks("one")))
+		p := pool(t, g, bulkhead.PoolConfig{Max: 1, Backlog: 1})
+		let, begun := make(chan struct{}), make(chan struct{})
+		go func() { _ = p.Do(t.Context(), holding(let)) }()
+		synctest.Wait()
+		ctx := &watchedContext{Context: t.Context(), done: make(chan struct{})}
+		ctx.meanwhile = func(n int64) {
+			if n == 2 { // the first is the pool's
+				close(let)
+				<-begun
+			}
+		}
+		f, err := watertight.Submit(p, ctx, func(context.Context) (int, error) { close(begun); return 7, nil })
+		require.NoError(t, err)
+		got, err := f.Wait(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, 7, got)
+		assert.EqualValues(t, 2, ctx.asked.Load())
+		assert.Zero(t, ctx.watchers.Load())
+	})
+}
+
 // A watchedContext counts who waits for its end, as [context.AfterFunc] asks it to.
 type watchedContext struct {
 	context.Context
-	done     chan struct{}
-	watchers atomic.Int64
+	done      chan struct{}
+	asked     atomic.Int64
+	watchers  atomic.Int64
+	meanwhile func(n int64) // called by the n-th AfterFunc; nil: none
 }
 
 func (c *watchedContext) Done() <-chan struct{} { return c.done }
 
 func (c *watchedContext) AfterFunc(func()) func() bool {
 	c.watchers.Add(1)
+	if n := c.asked.Add(1); c.meanwhile != nil {
+		c.meanwhile(n)
+	}
 	return sync.OnceValue(func() bool { c.watchers.Add(-1); return true })
 }
 

@@ -23,5 +23,5 @@
 // known to be down; a call that queued asks it again if its state changed
 // meanwhile. Packages middleware and transport do all of this for HTTP, and
 // [Guard.Do] for any other call; [Guard.Admit] is for those who build such a
-// thing themselves.
+// thing themselves. [Guard.Pool] gives work goroutines of its own.
 package watertight

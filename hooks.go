@@ -42,7 +42,8 @@ type Hooks struct {
 	Grant func(ctx context.Context, e GrantEvent) context.Context
 
 	// Release is called after the permit of a Grant was given back, with the
-	// context that this set's Grant returned.
+	// context that this set's Grant returned; for the task of a Pool, when the
+	// task has ended, just before its worker is free.
 	Release func(ctx context.Context, e ReleaseEvent)
 
 	// Reject is called when a call is turned away.

@@ -89,7 +89,7 @@ func TestDoIsRefusedLikeAnyCall(t *testing.T) {
 		err := g.Do(t.Context(), "orders-db", never)
 		var rejected *watertight.RejectedError
 		require.ErrorAs(t, err, &rejected)
-		assert.EqualError(t, err, "watertight: policy orders-db refused the call: bulkhead: full; retry after 3s")
+		assert.EqualError(t, err, "watertight: policy orders-db refused the call, full: bulkhead: full; retry after 3s")
 		assert.Equal(t, policy.Full, rejected.Reason)
 		assert.Empty(t, rejected.Key)
 		time.Sleep(time.Second)

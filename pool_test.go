@@ -210,7 +210,7 @@ func TestPoolTellsItsHooks(t *testing.T) {
 				wg.Go(func() { assert.Equal(t, context.DeadlineExceeded, run(p, leaving, nothing)) })
 				synctest.Wait()
 				err := run(p, t.Context(), nothing)
-				assert.EqualError(t, err, "watertight: policy works refused the call: bulkhead: full; retry after 1s")
+				assert.EqualError(t, err, "watertight: policy works refused the call, full: bulkhead: full; retry after 1s")
 				assert.ErrorIs(t, err, bulkhead.ErrFull)
 				assert.Equal(t, context.Canceled, run(p, canceled(t), nothing), "of which nothing is told")
 				wg.Wait()

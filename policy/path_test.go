@@ -6,6 +6,7 @@ import (
 	"path"
 	"strings"
 	"testing"
+	"unicode"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -119,9 +120,10 @@ func checkPath(t require.TestingT, pattern, escaped string) {
 }
 
 // acceptable reports whether a pattern that ServeMux accepts is one that a policy
-// must accept too.
+// must accept too: not one that no request can match.
 func acceptable(pattern string) bool {
-	return strings.HasPrefix(pattern, "/") && clean(pattern) && !strings.ContainsAny(pattern, "?")
+	return strings.HasPrefix(pattern, "/") && clean(pattern) &&
+		!strings.Contains(pattern, "?") && !strings.ContainsFunc(pattern, unicode.IsControl)
 }
 
 func clean(p string) bool {

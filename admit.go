@@ -48,8 +48,8 @@ func (g *Guard) Admit(ctx context.Context, req *policy.Request) (Call, error) {
 	// In a defer, for a hook that ends the goroutine and a context that panics.
 	defer func() {
 		if !admitted {
+			defer c.depart()
 			c.giveBack()
-			c.depart()
 		}
 	}()
 	if err := c.admit(req); err != nil {

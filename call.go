@@ -111,8 +111,8 @@ func (c *Call) release(leaked bool) {
 	if c.mark != nil {
 		c.mark.released.Store(true)
 	}
-	c.giveBack()
 	defer c.depart()
+	c.giveBack()
 	if len(c.granted) > 0 {
 		c.g.hooks.release(c.granted, ReleaseEvent{Compartment: c.bulkhead.Compartment, Leaked: leaked})
 	}
@@ -129,7 +129,8 @@ func (c *Call) giveBack() {
 	}
 	if c.breaker != nil && !c.settled {
 		c.settled = true
-		c.watch.Cancel()
+		// Not Cancel: a change of state that is due has been seen by this call.
+		c.watch.Done(c.hookCtx, breaker.Ignored)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -162,9 +163,10 @@ policies:
 	require.NoError(t, g.Drain(t.Context()), "nobody is inside")
 }
 
-// spin keeps a permit for a while without giving the processor away for longer
-// than that, as a timer might.
+// spin keeps a permit for a while. A timer might take far longer; and without a
+// turn for the others they would not meet on one processor.
 func spin(d time.Duration) {
 	for end := time.Now().Add(d); time.Now().Before(end); {
+		runtime.Gosched()
 	}
 }

@@ -2,6 +2,7 @@ package watertight_test
 
 import (
 	"context"
+	"fmt"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -118,4 +119,115 @@ func TestDrainLeavesNobodyInside(t *testing.T) {
 		wg.Wait()
 		require.Zero(t, after.Load(), "calls inside after Drain in round %d", round)
 	}
+}
+
+// The same for compartments that come into being while Drain shuts them: whoever
+// waits is refused, and nobody is inside, on either side, once Drain returns.
+func TestDrainMeetsNewCompartments(t *testing.T) {
+	for range 50 {
+		g := guard(t, `
+version: 1
+defaults: {maxCompartments: 8}
+policies:
+  - {name: routes, side: server, bulkhead: {maxConcurrent: 1, maxQueue: 9, maxWait: 1h}, breaker: {}}
+  - {name: hosts, side: client, bulkhead: {maxConcurrent: 1, maxQueue: 9, maxWait: 1h}}
+`)
+		var returned atomic.Bool
+		var after atomic.Int64
+		var wg sync.WaitGroup
+		for n := range 6 {
+			wg.Go(func() {
+				for i := 0; ; i++ {
+					c, err := g.Admit(context.Background(), on(fmt.Sprint("/", n, "/", i%16)))
+					if err != nil {
+						assert.ErrorIs(t, err, bulkhead.ErrClosed)
+						return
+					}
+					// Inside, its upstreams are there for it.
+					up, err := g.Admit(context.Background(), to(fmt.Sprint("up", i%20)))
+					if assert.NoError(t, err) {
+						runtime.Gosched()
+						up.Release()
+					}
+					if returned.Load() {
+						after.Add(1)
+					}
+					c.SettleStatus(200)
+					c.Release()
+				}
+			})
+		}
+		wg.Go(func() { // waits in a queue that is shut
+			for {
+				c, err := g.Admit(context.Background(), on("/queue"))
+				if err != nil {
+					assert.ErrorIs(t, err, bulkhead.ErrClosed)
+					return
+				}
+				runtime.Gosched()
+				c.Release()
+			}
+		})
+		runtime.Gosched()
+		require.NoError(t, g.Drain(t.Context()))
+		returned.Store(true)
+		wg.Wait()
+		require.Zero(t, after.Load())
+		refused(t, g, on("/new"), bulkhead.ErrClosed)
+		refused(t, g, to("new"), bulkhead.ErrClosed)
+		for _, c := range g.Snapshot().Compartments {
+			require.Zero(t, c.InFlight, c.Key)
+		}
+	}
+}
+
+// Several may drain, each for as long as it likes.
+func TestDrainByMany(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := guard(t, drained)
+		server, client := admit(t, g, on("/other")), admit(t, g, to("up"))
+		results := make(chan error, 3)
+		for _, d := range []time.Duration{time.Second, 3 * time.Second, time.Hour} {
+			go func() {
+				ctx, cancel := context.WithTimeout(t.Context(), d)
+				defer cancel()
+				results <- g.Drain(ctx)
+			}()
+		}
+		time.Sleep(2 * time.Second)
+		require.ErrorIs(t, <-results, context.DeadlineExceeded, "in the server's phase")
+		server.Release()
+		time.Sleep(2 * time.Second)
+		require.ErrorIs(t, <-results, context.DeadlineExceeded, "in the client's")
+		client.Release()
+		require.NoError(t, <-results)
+		dead, cancel := context.WithCancel(t.Context())
+		cancel()
+		require.NoError(t, g.Drain(dead), "it is empty whatever ctx says")
+	})
+}
+
+// Exempt calls come and go as they like.
+func TestDrainDoesNotWaitForExemptCalls(t *testing.T) {
+	g := guard(t, drained)
+	health := admit(t, g, on("/healthz"))
+	require.NoError(t, g.Drain(t.Context()))
+	admit(t, g, on("/healthz")).Release()
+	assert.EqualValues(t, 1, compartment(t, g, "health", "").InFlight)
+	health.Release()
+}
+
+// Who would not be limited is told to hooks when draining refuses it, under what
+// Arrive made.
+func TestDrainTellsOfTheUnmatched(t *testing.T) {
+	var s story
+	g := guard(t, drained, watertight.WithHooks(s.hooks("one")))
+	require.NoError(t, g.Drain(t.Context()))
+	refused(t, g, on("/other"), bulkhead.ErrClosed)
+	require.Len(t, s.events, 1)
+	e := s.events[0].(watertight.RejectEvent)
+	assert.Equal(t, policy.Draining, e.Reason)
+	assert.Equal(t, "(unmatched)", e.Policy)
+	assert.Zero(t, e.Limit)
+	assert.Equal(t, "one", s.ctxs[0].Value(ctxKey("arrive")))
 }

@@ -34,15 +34,16 @@ func (e *RejectedError) Error() string {
 		b.WriteString(e.Key)
 		b.WriteByte(')')
 	}
-	b.WriteString(" refused the call: ")
+	b.WriteString(" refused the call, ")
+	b.WriteString(e.Reason.String())
 	if e.Err != nil {
+		b.WriteString(": ")
 		b.WriteString(e.Err.Error())
-	} else {
-		b.WriteString(e.Reason.String())
 	}
 	if e.RetryAfter > 0 {
 		b.WriteString("; retry after ")
-		b.WriteString(e.RetryAfter.String())
+		// Rounded up: who comes back early is refused again.
+		b.WriteString((e.RetryAfter + time.Millisecond - 1).Truncate(time.Millisecond).String())
 	}
 	return b.String()
 }

@@ -69,8 +69,9 @@ func WithHooks(h Hooks) Option {
 	return optionFunc(func(o *options) { o.hooks = append(o.hooks, h) })
 }
 
-// WithLogger sets where the Guard reports what somebody should mend: a hook
-// that panicked, a response body that was never closed. The default, also for
+// WithLogger sets where the Guard reports what somebody should mend: a policy
+// that is likely not meant, a hook that panicked, a response body that was never
+// closed. The default, also for
 // nil, is slog.Default() at the time of the report; the last one given wins.
 func WithLogger(l *slog.Logger) Option {
 	return optionFunc(func(o *options) {
@@ -80,7 +81,8 @@ func WithLogger(l *slog.Logger) Option {
 	})
 }
 
-// New returns a Guard for the policies in set. A nil set limits nothing.
+// New returns a Guard for the policies in set. A nil set limits nothing. It
+// logs the set's warnings: what is legal there, but likely not meant.
 func New(set *policy.Set, opts ...Option) *Guard {
 	var o options
 	for _, opt := range opts {
@@ -112,6 +114,9 @@ func New(set *policy.Set, opts ...Option) *Guard {
 				return g.build(r, s, key)
 			})
 		}
+	}
+	for _, w := range set.Warnings() {
+		g.report(slog.LevelWarn, "watertight: "+w.Error())
 	}
 	if g.hooks != nil {
 		g.detach = g.hooks.attach(g)

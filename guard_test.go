@@ -1,9 +1,11 @@
 package watertight_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"testing"
 	"testing/synctest"
@@ -409,9 +411,57 @@ func TestNilSetLimitsNothing(t *testing.T) {
 }
 
 func TestRejectedErrorNamesThingReasonAndWayOut(t *testing.T) {
-	err := error(&watertight.RejectedError{Policy: "reports", Key: "/r/{id}", Reason: policy.Full, RetryAfter: 2 * time.Second, Err: bulkhead.ErrFull})
-	assert.EqualError(t, err, "watertight: policy reports (/r/{id}) refused the call: "+bulkhead.ErrFull.Error()+"; retry after 2s")
-	var timeout interface{ Timeout() bool }
-	require.True(t, errors.As(err, &timeout))
-	assert.False(t, timeout.Timeout())
+	for _, test := range []struct {
+		err  watertight.RejectedError
+		want string
+	}{
+		{
+			watertight.RejectedError{Policy: "reports", Key: "/r/{id}", Reason: policy.Full, RetryAfter: 2 * time.Second, Err: bulkhead.ErrFull},
+			"watertight: policy reports (/r/{id}) refused the call, full: bulkhead: full; retry after 2s",
+		},
+		{
+			watertight.RejectedError{Policy: "reports", Reason: policy.Open, RetryAfter: time.Minute - 1, Err: breaker.ErrOpen},
+			"watertight: policy reports refused the call, open: breaker: open; retry after 1m0s",
+		},
+		{
+			watertight.RejectedError{Policy: "reports", Reason: policy.Open, RetryAfter: 1500 * time.Microsecond, Err: breaker.ErrOpen},
+			"watertight: policy reports refused the call, open: breaker: open; retry after 2ms",
+		},
+		{
+			watertight.RejectedError{Policy: "reports", Reason: policy.Draining},
+			"watertight: policy reports refused the call, draining",
+		},
+	} {
+		assert.EqualError(t, &test.err, test.want)
+	}
+}
+
+// net.Error and *url.Error ask for Timeout; a gateway, for the status.
+func TestRejectedErrorMadeByHand(t *testing.T) {
+	for _, reason := range []policy.Reason{policy.Full, policy.WaitTimeout, policy.Open, policy.Draining, policy.Canceled} {
+		err := error(&watertight.RejectedError{Reason: reason})
+		var timeout interface{ Timeout() bool }
+		require.ErrorAs(t, err, &timeout)
+		assert.Equal(t, reason == policy.WaitTimeout, timeout.Timeout(), reason.String())
+		status := http.StatusServiceUnavailable
+		if reason == policy.WaitTimeout {
+			status = http.StatusRequestTimeout
+		}
+		var rejected *watertight.RejectedError
+		require.ErrorAs(t, err, &rejected)
+		assert.Equal(t, status, rejected.StatusCode(), reason.String())
+		assert.NoError(t, errors.Unwrap(err))
+	}
+}
+
+// What a policy file is warned of must not stay unseen by those who only use it.
+func TestNewLogsWarnings(t *testing.T) {
+	var log bytes.Buffer
+	guard(t, `
+version: 1
+policies:
+  - {name: a, breaker: {failureRate: 0.5}}
+`, watertight.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+	assert.Contains(t, log.String(), "level=WARN")
+	assert.Contains(t, log.String(), "test.yaml:4:")
 }

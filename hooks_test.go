@@ -3,6 +3,7 @@ package watertight_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
@@ -196,6 +197,48 @@ func TestPanickingHooksChangeNothing(t *testing.T) {
 		for _, hook := range []string{"Arrive", "Wait", "Grant", "Reject", "Transition", "detach"} {
 			assert.Equal(t, 1, strings.Count(log.String(), "hook="+hook+" "), "log lines of %s", hook)
 		}
+	})
+}
+
+// A change of state is told in the context of the call that saw it, also of one
+// that has no outcome.
+func TestTransitionsAreToldToTheCallThatSawThem(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var told []string
+		g := guard(t, `
+version: 1
+policies:
+  - {name: all, per: policy, breaker: {minCalls: 1, openFor: 1s, halfOpen: {calls: 2, maxWait: 1s}}}
+`, watertight.WithHooks(watertight.Hooks{
+			Transition: func(ctx context.Context, e watertight.TransitionEvent) {
+				told = append(told, fmt.Sprint(e.From, " ", e.To, " ", ctx.Value(ctxKey("call"))))
+			},
+		}))
+		call := func(name string) *watertight.Call {
+			c, err := g.Admit(context.WithValue(t.Context(), ctxKey("call"), name), to("a"))
+			require.NoError(t, err)
+			return &c
+		}
+		first, second := call("first"), call("second")
+		first.SettleFailure()
+		first.Release()
+		second.Release()
+		time.Sleep(time.Second)
+		probe := call("probe")
+		time.Sleep(time.Second)
+		probe.Release() // half-open for as long as it may be
+		time.Sleep(time.Second)
+		_ = g.Snapshot()
+		call("another").Release()
+		time.Sleep(time.Second)
+		_ = g.Snapshot() // nobody's call
+		assert.Equal(t, []string{
+			"closed open first",
+			"open half_open probe",
+			"half_open open probe",
+			"open half_open another",
+			"half_open open <nil>",
+		}, told)
 	})
 }
 

@@ -206,8 +206,12 @@ policies: [{name: all, per: policy, bulkhead: {maxConcurrent: 1}}]
 	require.NoError(t, err)
 	_, err = g.Admit(ctx, to("up"))
 	require.ErrorIs(t, err, bulkhead.ErrFull)
-	client.Release()
 	outer.Release()
+	dead, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, g.Drain(dead), context.Canceled, "and is waited for as one")
+	client.Release()
+	require.NoError(t, g.Drain(dead))
 }
 
 // What no policy limits is in flight once, too.

@@ -180,7 +180,7 @@ policies:
 		admit(t, g, to(fmt.Sprintf("host%d", i))).Release()
 	}
 	assert.Len(t, g.Snapshot().Compartments, 1000)
-	assert.Equal(t, before, runtime.NumGoroutine())
+	noMoreGoroutinesThan(t, before)
 
 	long := on("/")
 	long.Host = strings.Repeat("x", 100_000)
@@ -190,6 +190,18 @@ policies:
 	for _, c := range g.Snapshot().Compartments {
 		assert.Less(t, len(c.Key), 300, "a key as long as the caller likes is not kept")
 	}
+}
+
+// noMoreGoroutinesThan gives those that have done their work the time to end.
+func noMoreGoroutinesThan(t *testing.T, before int) {
+	t.Helper()
+	for range 1000 {
+		if runtime.NumGoroutine() <= before {
+			return
+		}
+		runtime.Gosched()
+	}
+	t.Errorf("%d goroutines, %d before", runtime.NumGoroutine(), before)
 }
 
 func TestHostKeys(t *testing.T) {

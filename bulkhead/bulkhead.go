@@ -3,6 +3,7 @@ package bulkhead
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -14,29 +15,41 @@ import (
 // at once. There is nothing to clean up: a Bulkhead that nobody refers to is
 // garbage.
 type Bulkhead struct {
-	mu sync.Mutex // guards the fields below
-
+	// state is a word: see there for who changes it and why that is right.
+	//
 	// Invariants, whenever mu is not held:
-	//   - inFlight >= 0, and it only rises while it is below cfg.Limit
-	//   - queue is empty unless inFlight >= cfg.Limit
-	//   - queue is empty once closed
+	//   - waiting is set exactly if the queue is not empty
+	//   - waiting is set only if in flight >= limit
+	//   - waiting is not set once closed is
+	//   - in flight <= peak
 	// The second is what makes the order fair: whoever finds a free permit
 	// knows that nobody is waiting for it.
-	cfg      Config
-	inFlight int // with the permits handed to a waiter that has not run yet
-	queue    queue
-	closed   bool
-	drained  chan struct{} // made by the first Drain that has to wait; closed when inFlight gets to 0
+	state atomic.Uint64
 
-	peak                                int
-	granted, full, timedOut, left, shut uint64
+	// full counts refusals. It is the only count that is not kept under mu or
+	// in state: a refusal changes nothing else.
+	full atomic.Uint64
+
+	// peak is the highest in flight so far. It is written under mu and read by
+	// anybody: a call that would rise above it is left to the holder of mu. So
+	// peak is exact, and costs the others one load.
+	peak atomic.Int64
+
+	mu      sync.Mutex // guards the fields below, and state as its type says
+	backlog int
+	maxWait time.Duration
+	queue   *queue        // nil until somebody has waited
+	drained chan struct{} // made by the first Drain that has to wait; closed when in flight gets to 0
+
+	granted, timedOut, left, shut uint64 // to granted belong the grants in state, too
 }
 
 // New returns a Bulkhead with all its permits free. It panics if cfg.Limit is
 // less than 1 or if cfg.Backlog or cfg.MaxWait is negative.
 func New(cfg Config) *Bulkhead {
-	cfg.check()
-	return &Bulkhead{cfg: cfg}
+	b := new(Bulkhead)
+	b.Configure(cfg)
+	return b
 }
 
 // Acquire takes a permit, and waits for one at most MaxWait if none is free and
@@ -49,164 +62,196 @@ func New(cfg Config) *Bulkhead {
 //
 // ctx must not be nil; it is not retained.
 func (b *Bulkhead) Acquire(ctx context.Context) (Permit, error) {
-	var info Info
-	return b.AcquireInfo(ctx, &info)
+	// ctx may belong to anybody, so it is never asked under mu. If it dies
+	// between this answer and the grant, the call cannot be told from one whose
+	// ctx died just after the grant.
+	dead := ctx.Err()
+	if dead == nil {
+		w, ok := b.take()
+		if ok {
+			return Permit{b}, nil
+		}
+		if !w.free() && !w.has(room|closed) {
+			b.full.Add(1)
+			return Permit{}, ErrFull
+		}
+	}
+	return b.acquire(ctx, dead, nil)
 }
 
 // AcquireInfo does what [Bulkhead.Acquire] does and says in *info, which it
 // overwrites, how the call fared: on success and on error alike. info must not
 // be nil; it is not retained.
 func (b *Bulkhead) AcquireInfo(ctx context.Context, info *Info) (Permit, error) {
-	*info = Info{} // here, so that a nil info panics before mu is held
-
-	// ctx may belong to anybody, so it is never asked under mu. If it dies
-	// between this answer and the grant below, the call cannot be told from one
-	// whose ctx died just after the grant.
+	*info = Info{} // here, so that a nil info panics before anything is decided
 	dead := ctx.Err()
-
-	b.mu.Lock()
-	var err error
-	switch {
-	case dead != nil:
-		b.left++
-		err = dead
-	case b.closed:
-		b.shut++
-		err = ErrClosed
-	case b.inFlight < b.cfg.Limit: // then nobody waits, so this overtakes nobody
-		b.takeLocked()
-		b.granted++
-	case b.cfg.MaxWait == 0 || b.queue.n >= b.cfg.Backlog:
-		b.full++
-		err = ErrFull
-	default:
-		w, maxWait := b.queue.push(), b.cfg.MaxWait
-		b.mu.Unlock()
-		return b.wait(ctx, w, maxWait, info)
+	if dead == nil {
+		w, ok := b.take()
+		if ok {
+			info.see(w, 0)
+			return Permit{b}, nil
+		}
+		// The length of a queue is known only under mu.
+		if !w.free() && !w.has(room|closed|waiting) {
+			b.full.Add(1)
+			info.see(w, 0)
+			return Permit{}, ErrFull
+		}
 	}
-	b.figuresLocked(info)
-	b.mu.Unlock()
-	if err != nil {
-		return Permit{}, err
-	}
-	return Permit{b}, nil
+	return b.acquire(ctx, dead, info)
 }
 
 // TryAcquire takes a permit if one is free, and never waits. The error is
 // [ErrFull] or [ErrClosed]. The caller must release the permit exactly once.
 func (b *Bulkhead) TryAcquire() (Permit, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+	w, ok := b.take()
+	if !ok && (w.free() || w.has(closed)) {
+		b.mu.Lock()
+		if w, ok = b.takeLocked(); w.has(closed) {
+			b.shut++
+		}
+		b.mu.Unlock()
+	}
 	switch {
-	case b.closed:
-		b.shut++
-		return Permit{}, ErrClosed
-	case b.inFlight < b.cfg.Limit: // then nobody waits, so this overtakes nobody
-		b.takeLocked()
-		b.granted++
+	case ok:
 		return Permit{b}, nil
+	case w.has(closed):
+		return Permit{}, ErrClosed
 	default:
-		b.full++
+		b.full.Add(1)
 		return Permit{}, ErrFull
 	}
 }
 
-func (b *Bulkhead) takeLocked() {
-	b.inFlight++
-	b.peak = max(b.peak, b.inFlight)
+// take admits a call if that needs nothing but a swap. It returns the word that
+// it left behind, or else the one that it found. A free word that it did not
+// take is one for takeLocked.
+func (b *Bulkhead) take() (word, bool) {
+	for {
+		w := b.load()
+		if !w.free() || w.inFlight() >= int(b.peak.Load()) || w&grants == grants {
+			return w, false
+		}
+		if next := w + onePermit + oneGrant; b.swap(w, next) {
+			return next, true
+		}
+	}
 }
 
-// wait returns once w is granted, shut out, out of time or given up by its
-// caller, and settles which of these it was.
-//
-// Several of them can be true at once: while this goroutine is on its way from
-// the select to the mutex, or merely not running yet, Release may grant to w
-// and ctx may die. So the select only says that there is something to decide.
-// What is decided depends on ctx, asked once after the select, and on w.state,
-// read under the mutex that Release, Resize and Close hold when they change it:
-//
-//   - ctx dead: the caller gets ctx.Err(), even if w was granted a permit
-//     meanwhile. That permit goes on to the next waiter in the same critical
-//     section, so no wake-up is lost and no permit with it.
-//   - granted: the caller gets the permit, even if MaxWait has also ended. To
-//     refuse it would waste a permit on a call that is still wanted.
-//   - shut out: ErrClosed.
-//   - still queued: only the timer can have ended the wait.
-//
-// A call is counted here and not by whoever woke it, because only here is it
-// known how it ends; a count that rose with the hand-over would have to be
-// taken back for a caller that has left.
-func (b *Bulkhead) wait(ctx context.Context, w *waiter, maxWait time.Duration, info *Info) (Permit, error) {
-	arrived := time.Now()
-	timer := time.NewTimer(maxWait)
-	defer timer.Stop()
-
-	select {
-	case <-w.ready:
-	case <-ctx.Done():
-	case <-timer.C:
-	}
-	waited := time.Since(arrived)
-	dead := ctx.Err()
-
-	b.mu.Lock()
-	*info = w.handed
-	var err error
-	switch {
-	case dead != nil:
-		if w.state == granted {
-			b.giveBackLocked()
-		} else if w.state == queued {
-			b.queue.remove(w)
+// takeLocked admits a call if a permit is free. It can do what take cannot:
+// raise peak, and make room for more grants in the word.
+func (b *Bulkhead) takeLocked() (word, bool) {
+	for {
+		w := b.load()
+		if !w.free() {
+			return w, false
 		}
+		if next := w&^grants + onePermit; b.swap(w, next) {
+			b.granted += w.grants() + 1
+			b.raisePeakLocked(next)
+			return next, true
+		}
+	}
+}
+
+// acquire is Acquire for a call that take could not settle. dead is what ctx
+// said on arrival; info may be nil.
+func (b *Bulkhead) acquire(ctx context.Context, dead error, info *Info) (Permit, error) {
+	b.mu.Lock()
+	w, ok := b.load(), false
+	if dead == nil {
+		w, ok = b.takeLocked()
+		for !ok && w.has(room) && !w.has(closed) {
+			// The swap fails if a permit came back meanwhile. If it succeeds,
+			// waiting is set, and every permit from now on comes by the queue.
+			if b.swap(w, b.flaggedLocked(w, b.queue.len()+1)) {
+				waiter := b.enqueueLocked(info)
+				b.mu.Unlock()
+				return b.wait(ctx, waiter, info)
+			}
+			w, ok = b.takeLocked()
+		}
+	}
+	err := dead
+	switch {
+	case ok:
+	case dead != nil:
 		b.left++
-		err = dead
-	case w.state == granted:
-		b.granted++
-	case w.state == shut:
+	case w.has(closed):
 		b.shut++
 		err = ErrClosed
 	default:
-		b.queue.remove(w)
-		b.timedOut++
-		err = ErrWaitTimeout
+		b.full.Add(1)
+		err = ErrFull
 	}
-	if err != nil {
-		b.figuresLocked(info)
-	}
+	info.see(w, b.queue.len())
 	b.mu.Unlock()
-
-	info.Position, info.Arrived, info.Waited = w.position, arrived, waited
 	if err != nil {
 		return Permit{}, err
 	}
 	return Permit{b}, nil
 }
 
-// giveBackLocked returns one permit and passes it on.
-func (b *Bulkhead) giveBackLocked() {
-	b.inFlight--
-	b.grantLocked()
-	if b.inFlight == 0 && b.drained != nil {
-		// Only a closed bulkhead has been asked to drain, and a closed one
-		// admits nobody, so this happens once.
-		close(b.drained)
-		b.drained = nil
+// giveBackLocked returns one permit and passes it on. It reports false, and
+// changes nothing, if no permit is out.
+func (b *Bulkhead) giveBackLocked() bool {
+	for {
+		w := b.load()
+		switch {
+		case w.inFlight() == 0:
+			return false
+		case w.has(waiting) && w.inFlight() <= w.limit():
+			// From hand to hand: in flight stays as it is.
+			b.handOverLocked(w)
+			b.flagLocked()
+			return true
+		case b.swap(w, w-onePermit):
+			if w.has(timed) && !w.has(waiting) {
+				b.queue.disarm()
+				b.flagLocked()
+			}
+			if b.drained != nil && w.inFlight() == 1 {
+				// Only a closed bulkhead has been asked to drain, and a closed
+				// one admits nobody, so this happens once.
+				close(b.drained)
+				b.drained = nil
+			}
+			return true
+		}
 	}
 }
 
-// grantLocked restores the second invariant: it hands a permit to each of the
-// oldest waiters that fit. It is called wherever inFlight falls or the limit
-// rises. While in flight is above a lowered limit it does nothing.
-func (b *Bulkhead) grantLocked() {
-	for b.inFlight < b.cfg.Limit && b.queue.n > 0 {
-		w := b.queue.pop()
-		b.takeLocked()
-		b.figuresLocked(&w.handed)
-		w.wake(granted)
+// handOverLocked gives a permit, which w counts already, to the oldest waiter.
+func (b *Bulkhead) handOverLocked(w word) {
+	first := b.queue.pop()
+	first.handed, first.behind = w, b.queue.n
+	first.end(granted)
+}
+
+// flaggedLocked returns w with the flags that are right for a queue of length n.
+func (b *Bulkhead) flaggedLocked(w word, n int) word {
+	return w.with(waiting, n > 0).with(room, b.maxWait > 0 && n < b.backlog).with(timed, n > 0 || b.queue.isTimed())
+}
+
+// flagLocked brings the flags in line with the queue and the configuration. It
+// is called wherever one of these changes, after the permits that became free
+// have been handed over.
+func (b *Bulkhead) flagLocked() {
+	for {
+		w := b.load()
+		if next := b.flaggedLocked(w, b.queue.len()); w == next || b.swap(w, next) {
+			return
+		}
 	}
 }
 
-func (b *Bulkhead) figuresLocked(info *Info) {
-	info.Limit, info.InFlight, info.Queued = b.cfg.Limit, b.inFlight, b.queue.n
+func (b *Bulkhead) raisePeakLocked(w word) {
+	if n := int64(w.inFlight()); n > b.peak.Load() {
+		b.peak.Store(n)
+	}
+}
+
+func (b *Bulkhead) load() word { return word(b.state.Load()) }
+func (b *Bulkhead) swap(old, next word) bool {
+	return b.state.CompareAndSwap(uint64(old), uint64(next))
 }

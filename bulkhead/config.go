@@ -7,7 +7,8 @@ import (
 
 // Config says how many calls a [Bulkhead] admits at once and who may wait.
 type Config struct {
-	// Limit is the number of permits, at least 1.
+	// Limit is the number of permits, at least 1. More than [MaxLimit] counts
+	// as MaxLimit.
 	Limit int
 
 	// Backlog is how many callers may wait at once. 0: nobody waits.

@@ -2,5 +2,7 @@
 
 package bulkhead_test
 
-// The race detector dies at 8128 goroutines.
-const crowd = 5_000
+const (
+	crowd     = 5_000 // the race detector dies at 8128 goroutines
+	histories = 1_000
+)

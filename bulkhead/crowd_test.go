@@ -2,4 +2,7 @@
 
 package bulkhead_test
 
-const crowd = 100_000
+const (
+	crowd     = 100_000
+	histories = 5_000
+)

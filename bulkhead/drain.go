@@ -12,10 +12,11 @@ func (b *Bulkhead) Close() {
 }
 
 func (b *Bulkhead) closeLocked() {
-	b.closed = true
-	for b.queue.n > 0 {
-		b.queue.pop().wake(shut)
+	b.state.Or(uint64(closed)) // first: from here on nobody joins or passes the queue
+	for b.queue.len() > 0 {
+		b.queue.pop().end(shut)
 	}
+	b.flagLocked()
 }
 
 // Drain closes the bulkhead as [Bulkhead.Close] does and waits until every
@@ -25,7 +26,7 @@ func (b *Bulkhead) closeLocked() {
 func (b *Bulkhead) Drain(ctx context.Context) error {
 	b.mu.Lock()
 	b.closeLocked()
-	if b.inFlight == 0 {
+	if b.load().inFlight() == 0 {
 		b.mu.Unlock()
 		return nil
 	}

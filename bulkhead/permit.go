@@ -17,16 +17,25 @@ type Permit struct{ b *Bulkhead }
 // panics if no permit of the bulkhead is out, and otherwise takes away the
 // permit of somebody else.
 func (p Permit) Release() {
-	if p.b == nil {
+	b := p.b
+	if b == nil {
 		return
 	}
-	p.b.mu.Lock()
-	if p.b.inFlight == 0 {
-		p.b.mu.Unlock()
+	for {
+		w := b.load()
+		if w.has(waiting|closed|timed) || w.inFlight() == 0 {
+			break
+		}
+		if b.swap(w, w-onePermit) {
+			return
+		}
+	}
+	b.mu.Lock()
+	out := b.giveBackLocked()
+	b.mu.Unlock()
+	if !out {
 		panic("bulkhead: Release of a permit that is not out")
 	}
-	p.b.giveBackLocked()
-	p.b.mu.Unlock()
 }
 
 // Info says how one call to [Bulkhead.AcquireInfo] fared.
@@ -46,4 +55,11 @@ type Info struct {
 
 	// Waited is how long the call was in the queue. 0: it did not queue.
 	Waited time.Duration
+}
+
+// see takes the figures of the bulkhead from w. i may be nil.
+func (i *Info) see(w word, queued int) {
+	if i != nil {
+		i.Limit, i.InFlight, i.Queued = w.limit(), w.inFlight(), queued
+	}
 }

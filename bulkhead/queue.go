@@ -1,42 +1,39 @@
 package bulkhead
 
+import (
+	"math"
+	"time"
+)
+
 // A queue holds the waiters of one bulkhead, oldest first. It is a doubly
 // linked list threaded through the waiters, so that one that gives up leaves
 // from the middle in constant time. It is guarded by the bulkhead's mutex.
 type queue struct {
 	head, tail *waiter
 	n          int
+	deadlines
 }
 
-// A waiter is one call in the queue.
-type waiter struct {
-	ready    chan struct{} // closed when state leaves queued by another's hand
-	position int           // on arrival, 1 is next; never changes
-
-	// Guarded by the bulkhead's mutex.
-	state      state
-	handed     Info // the bulkhead's figures when state became granted
-	prev, next *waiter
+func (q *queue) len() int {
+	if q == nil {
+		return 0
+	}
+	return q.n
 }
 
-type state uint8
-
-const (
-	queued  state = iota // in the queue
-	granted              // out of it, and one permit in flight is the waiter's
-	shut                 // out of it: the bulkhead was closed
-)
-
-// push appends a new waiter.
-func (q *queue) push() *waiter {
+// push appends a new waiter, which arrives now and waits for at most maxWait.
+func (q *queue) push(now, maxWait time.Duration) *waiter {
+	w := newWaiter(now)
 	q.n++
-	w := &waiter{ready: make(chan struct{}), position: q.n, prev: q.tail}
+	w.position, w.prev = q.n, q.tail
+	w.deadline = now + min(maxWait, math.MaxInt64-max(now, 0))
 	if q.tail == nil {
 		q.head = w
 	} else {
 		q.tail.next = w
 	}
 	q.tail = w
+	q.expect(w, now)
 	return w
 }
 
@@ -59,13 +56,7 @@ func (q *queue) remove(w *waiter) {
 	} else {
 		w.next.prev = w.prev
 	}
-	w.prev, w.next = nil, nil
 	q.n--
-}
-
-// wake tells the waiter, which must be out of the queue already, that it was
-// granted or shut out.
-func (w *waiter) wake(s state) {
-	w.state = s
-	close(w.ready)
+	q.forget(w)
+	w.prev, w.next = nil, nil
 }

@@ -31,19 +31,27 @@ type Snapshot struct {
 	Closed   uint64 // ErrClosed
 }
 
-// Snapshot returns the figures of the bulkhead as they are now.
+// Snapshot returns the figures of the bulkhead as they are now. It stops no
+// call: it holds the mutex, for some nanoseconds, which only those need that
+// queue or are handed a permit.
 func (b *Bulkhead) Snapshot() Snapshot {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	// All but full and the word stand still. full only rises, so if it is the
+	// same before and after the word was read, it was so at that instant.
+	full, w := b.full.Load(), b.load()
+	for again := b.full.Load(); again != full; again = b.full.Load() {
+		full, w = again, b.load()
+	}
 	return Snapshot{
-		Limit:    b.cfg.Limit,
-		Backlog:  b.cfg.Backlog,
-		MaxWait:  b.cfg.MaxWait,
-		InFlight: b.inFlight,
-		Queued:   b.queue.n,
-		Peak:     b.peak,
-		Granted:  b.granted,
-		Full:     b.full,
+		Limit:    w.limit(),
+		Backlog:  b.backlog,
+		MaxWait:  b.maxWait,
+		InFlight: w.inFlight(),
+		Queued:   b.queue.len(),
+		Peak:     int(b.peak.Load()),
+		Granted:  b.granted + w.grants(),
+		Full:     full,
 		TimedOut: b.timedOut,
 		Left:     b.left,
 		Closed:   b.shut,

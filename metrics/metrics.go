@@ -14,7 +14,7 @@ import (
 const ScopeName = "github.com/watertight-go/watertight/metrics"
 
 // Version is the version of the instrumentation scope.
-const Version = "0.1.0"
+const Version = "0.0.0"
 
 // New returns hooks that report to OpenTelemetry and to slog what a Guard
 // decides; give them to [watertight.WithHooks]. It never fails. The hooks may

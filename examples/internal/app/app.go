@@ -88,9 +88,6 @@ func Start(ctx context.Context, cfg Config) (*App, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, w := range policies.Warnings() {
-		log.Warn("policy: " + w.Error())
-	}
 	upstreams, err := parseUpstreams(cfg.Upstreams)
 	if err != nil {
 		return nil, err
@@ -137,8 +134,19 @@ func newServer(base context.Context, h http.Handler, log *slog.Logger) *http.Ser
 	return &http.Server{
 		Handler:   h,
 		Protocols: &protocols,
-		// The default, 250, would be a limit in front of those of the policies.
-		HTTP2:       &http.HTTP2Config{MaxConcurrentStreams: 1000},
+		HTTP2: &http.HTTP2Config{
+			// The default, 250, would be a limit in front of those of the
+			// policies.
+			MaxConcurrentStreams: 1000,
+			// The body of a request that queues is not read, and holds its share
+			// of what its connection may send. By default one such body holds all
+			// of it, and stalls the uploads that were let in. Now it takes 63:
+			// this is the most that net/http allows for a connection, and the
+			// least for a request, since clients start with 64 KiB before they
+			// hear of another figure.
+			MaxReceiveBufferPerConnection: 4<<20 - 1,
+			MaxReceiveBufferPerStream:     64 << 10,
+		},
 		BaseContext: func(net.Listener) context.Context { return base },
 		ErrorLog:    slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 		// No WriteTimeout and no ReadTimeout: they would end long streams and

@@ -91,18 +91,24 @@ func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		problem(w, r, http.StatusNotFound, "No such upstream", "The server was not started with an upstream of this name.")
 		return
 	}
+	if r.Body == nil || r.Body == http.NoBody {
+		proxy.ServeHTTP(w, r)
+		return
+	}
 	// Without this, the answer of an upstream that does not want all of the
 	// body would have to wait until the client has sent it. HTTP/2 needs no
 	// leave, and says so.
 	_ = http.NewResponseController(w).EnableFullDuplex()
-	if r.Body != nil && r.Body != http.NoBody {
-		ctx, broken := context.WithCancelCause(r.Context())
-		defer broken(nil)
-		body := &upload{ReadCloser: r.Body, broken: broken}
-		r = r.WithContext(context.WithValue(ctx, uploadKey{}, body))
-		r.Body = body
-	}
+
+	ctx, broken := context.WithCancelCause(r.Context())
+	defer broken(nil)
+	body := &upload{ReadCloser: r.Body, broken: broken, reading: make(chan struct{}, 1)}
+	r = r.WithContext(context.WithValue(ctx, uploadKey{}, body))
+	r.Body = body
 	proxy.ServeHTTP(w, r)
+	if r.ProtoMajor == 1 && !body.ended.Load() {
+		body.settle()
+	}
 }
 
 // An upload is a request body that ends the request's context when it cannot be
@@ -111,8 +117,9 @@ func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // held against the upstream: a few such clients could open its breaker.
 type upload struct {
 	io.ReadCloser
-	broken context.CancelCauseFunc
-	ended  atomic.Bool // all of it has been read
+	broken  context.CancelCauseFunc
+	ended   atomic.Bool   // all of it has been read
+	reading chan struct{} // full while Read is under way
 }
 
 // uploadKey is the key of the *upload in the context of a request with a body.
@@ -123,6 +130,8 @@ type uploadKey struct{}
 var errUnreadable = errors.New("app: the request's body cannot be read")
 
 func (u *upload) Read(p []byte) (int, error) {
+	u.reading <- struct{}{}
+	defer func() { <-u.reading }()
 	n, err := u.ReadCloser.Read(p)
 	switch {
 	case err == io.EOF:
@@ -131,6 +140,20 @@ func (u *upload) Read(p []byte) (int, error) {
 		u.broken(errUnreadable)
 	}
 	return n, err
+}
+
+// settle lets a Read that is under way come to its end. Cut short by the end of
+// the handler, it would leave net/http unable to read the rest, and closing a
+// connection with unread bytes makes TCP drop the answer that is on its way. A
+// client that sends nothing has no such bytes, so the wait is short.
+func (u *upload) settle() {
+	t := time.NewTimer(100 * time.Millisecond)
+	defer t.Stop()
+	select {
+	case u.reading <- struct{}{}:
+		<-u.reading
+	case <-t.C:
+	}
 }
 
 // early closes an HTTP/1 connection after a response that came before the end of

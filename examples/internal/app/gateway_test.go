@@ -427,6 +427,23 @@ func TestAnswerBeforeTheEndOfTheBodyClosesTheConnection(t *testing.T) {
 	assert.NotContains(t, log.String(), "panic")
 }
 
+// A client that is still sending gets the answer, not a connection that was reset.
+func TestAnswerReachesAClientThatIsStillSending(t *testing.T) {
+	eager := upstream(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Connection", "close")
+		w.WriteHeader(http.StatusRequestEntityTooLarge)
+		fmt.Fprint(w, "too much")
+	})
+	a := start(t, roomy, app.Config{Upstreams: map[string]string{"eager": eager}})
+	for range 100 {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, a.URL()+"/upstream/eager/", endless{})
+		require.NoError(t, err)
+		got := send(t, req)
+		require.Equal(t, http.StatusRequestEntityTooLarge, got.StatusCode)
+		require.Equal(t, "too much", got.body)
+	}
+}
+
 // On HTTP/2, closing would take the connection from under the other requests.
 func TestAnswerBeforeTheEndOfTheBodyKeepsHTTP2(t *testing.T) {
 	eager := upstream(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -450,6 +467,62 @@ func TestAnswerBeforeTheEndOfTheBodyKeepsHTTP2(t *testing.T) {
 		require.NoError(t, resp.Body.Close())
 		assert.Equal(t, http.StatusUnauthorized, resp.StatusCode)
 		assert.Equal(t, i > 0, reused)
+	}
+}
+
+// endless is a body of zeros.
+type endless struct{}
+
+func (endless) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
+}
+
+// Bodies that wait with their requests leave room on the connection for the one
+// that does not.
+func TestUploadsThatQueueDoNotStallTheOneInside(t *testing.T) {
+	const waiting = 50
+	inside := make(chan struct{}, 1+waiting)
+	up := upstream(t, func(w http.ResponseWriter, r *http.Request) {
+		inside <- struct{}{}
+		n, err := io.Copy(io.Discard, r.Body)
+		fmt.Fprint(w, n, err)
+	})
+	a := start(t, `
+version: 1
+policies:
+  - name: one
+    side: server
+    bulkhead: {maxConcurrent: 1, maxWait: 1h}
+`, app.Config{Upstreams: map[string]string{"up": up}})
+	tr := http2(t)
+	ctx, leave := context.WithCancel(t.Context())
+	upload := func(body io.Reader) <-chan reply {
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, a.URL()+"/upstream/up/", body)
+		require.NoError(t, err)
+		done := make(chan reply, 1)
+		go func() { done <- fetchBy(tr, req) }()
+		return done
+	}
+	body, w := io.Pipe()
+	first := upload(body)
+	receive(t, inside)
+
+	others := make([]<-chan reply, waiting)
+	for i := range others {
+		others[i] = upload(endless{})
+	}
+	eventually(t, func() bool { return queued(a, "one", "/upstream/{name}/*") == waiting }, "the others should queue")
+
+	const size = 8 << 20
+	go func() {
+		_, err := io.CopyN(w, endless{}, size)
+		w.CloseWithError(err)
+	}()
+	assert.Equal(t, fmt.Sprint(size, " <nil>"), receive(t, first).body)
+	leave()
+	for _, other := range others {
+		receive(t, other)
 	}
 }
 

@@ -166,8 +166,10 @@ func send(t *testing.T, req *http.Request) reply {
 	return got
 }
 
-func fetch(req *http.Request) reply {
-	resp, err := http.DefaultTransport.RoundTrip(req)
+func fetch(req *http.Request) reply { return fetchBy(http.DefaultTransport, req) }
+
+func fetchBy(rt http.RoundTripper, req *http.Request) reply {
+	resp, err := rt.RoundTrip(req)
 	if err != nil {
 		return reply{}
 	}

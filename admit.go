@@ -196,26 +196,31 @@ func (c *Call) admit(req *policy.Request) error {
 	return nil
 }
 
-// acquire gets the permit.
-func (c *Call) acquire() error {
+// take takes a permit, and reports whether it stopped the call's time for that.
+//
+// A call must not become overdue while it is only in the queue. But to stop its
+// time costs as much as to ask the breaker, so one that finds a permit free goes
+// without.
+func (c *Call) take(info *bulkhead.Info) (paused bool, err error) {
 	b := c.bulkhead
-	paused := c.breaker != nil && c.breaker.rule.Breaker.SlowCall > 0 && b.rule.Bulkhead.MaxQueue > 0
-	if paused {
-		// The breaker must not take a call for overdue that is only in the queue.
-		// But to stop its time costs as much as Allow, so a call that finds a
-		// permit free goes without. (TryAcquire does not tell what hooks want to
-		// know; with hooks, every call pays.)
-		if c.g.hooks == nil {
-			if permit, err := b.bulkhead.TryAcquire(); err == nil {
-				c.permit = permit
-				return nil
+	if c.breaker != nil && c.breaker.rule.Breaker.SlowCall > 0 && b.rule.Bulkhead.MaxQueue > 0 {
+		if c.ctx.Err() == nil {
+			if c.permit, err = b.bulkhead.TryAcquireInfo(info); err == nil {
+				return false, nil
 			}
 		}
 		c.watch = c.watch.Pause()
+		paused = true
 	}
+	c.permit, err = b.bulkhead.AcquireInfo(c.ctx, info)
+	return paused, err
+}
+
+// acquire gets the permit.
+func (c *Call) acquire() error {
+	b := c.bulkhead
 	var info bulkhead.Info
-	var err error
-	c.permit, err = b.bulkhead.AcquireInfo(c.ctx, &info)
+	paused, err := c.take(&info)
 	waited := info.Position > 0
 	if waited && c.g.hooks != nil {
 		c.g.hooks.wait(c.hookCtx, WaitEvent{

@@ -12,6 +12,7 @@ import (
 	"github.com/watertight-go/watertight"
 	"github.com/watertight-go/watertight/breaker"
 	"github.com/watertight-go/watertight/bulkhead"
+	"github.com/watertight-go/watertight/policy"
 )
 
 const hanging = `
@@ -169,4 +170,20 @@ func TestACallThatQueuedBecomesOverdueFromItsGrantOn(t *testing.T) {
 		time.Sleep(100 * time.Millisecond)
 		refused(t, g, to("a"), breaker.ErrOpen)
 	})
+}
+
+// A context that dies while Arrive runs loses, although a permit is free, and
+// although the call could have queued.
+func TestAContextThatDiesInArriveLoses(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	g := guard(t, hanging, watertight.WithHooks(watertight.Hooks{
+		Arrive: func(context.Context, *policy.Request) context.Context { cancel(); return nil },
+	}))
+	_, err := g.Admit(ctx, to("a"))
+	assert.Equal(t, context.Canceled, err)
+	c := compartment(t, g, "all", "")
+	assert.EqualValues(t, 1, c.Left)
+	assert.Zero(t, c.Granted)
+	assert.Zero(t, c.Bulkhead.InFlight)
+	assert.Zero(t, c.Breaker.Calls)
 }

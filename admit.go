@@ -209,7 +209,7 @@ func (c *Call) take(info *bulkhead.Info) (paused bool, err error) {
 				return false, nil
 			}
 		}
-		c.watch = c.watch.Pause()
+		c.watch = c.watch.Pause(c.hookCtx)
 		paused = true
 	}
 	c.permit, err = b.bulkhead.AcquireInfo(c.ctx, info)
@@ -267,7 +267,7 @@ func (c *Call) acquire() error {
 // the call go on as one that the breaker does not know of.
 func (c *Call) restart(queued bool) error {
 	arrived := c.watch.Start()
-	c.watch = c.watch.Restart()
+	c.watch = c.watch.Restart(c.hookCtx)
 	if !queued {
 		return nil
 	}

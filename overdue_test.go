@@ -187,3 +187,32 @@ func TestAContextThatDiesInArriveLoses(t *testing.T) {
 	assert.Zero(t, c.Bulkhead.InFlight)
 	assert.Zero(t, c.Breaker.Calls)
 }
+
+// A change of state that a call finds due when its wait for a permit is over is told
+// to that call.
+func TestAChangeIsToldToTheQueuedCallThatSawIt(t *testing.T) {
+	type key struct{}
+	synctest.Test(t, func(t *testing.T) {
+		var seenBy []any
+		g := guard(t, `
+version: 1
+policies:
+  - name: all
+    per: policy
+    bulkhead: {maxConcurrent: 1, maxWait: 1h}
+    breaker: {slowCall: 1s, minCalls: 1, openFor: 10s, halfOpen: {calls: 2, maxWait: 5s}}
+`, watertight.WithHooks(watertight.Hooks{
+			Transition: func(ctx context.Context, _ watertight.TransitionEvent) {
+				seenBy = append(seenBy, ctx.Value(key{}))
+			},
+		}))
+		fails(t, g)
+		time.Sleep(10 * time.Second)
+		held := neutral(t, g, to("a")) // half-open
+		seenBy = nil
+		time.AfterFunc(6*time.Second, held.Release)
+		_, err := g.Admit(context.WithValue(t.Context(), key{}, "queued"), to("a"))
+		require.ErrorIs(t, err, breaker.ErrOpen)
+		assert.Equal(t, []any{"queued"}, seenBy)
+	})
+}

@@ -23,10 +23,11 @@ var reasons = [...]policy.Reason{policy.Full, policy.WaitTimeout, policy.Open, p
 // only counts.
 type compartment struct {
 	Compartment
-	rule     *policy.Rule // nil: unmatched
+	rule     *policy.Rule // nil: unmatched, or of a pool
 	table    *table       // nil: lives as long as the Guard
 	bulkhead *bulkhead.Bulkhead
 	breaker  *breaker.Breaker
+	pool     *bulkhead.Pool // not nil: that of a Pool, which alone enters
 
 	met      atomic.Bool // by a call, while table is nil
 	granted  atomic.Uint64

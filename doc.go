@@ -21,6 +21,7 @@
 //
 // The breaker comes first, since nobody should queue for a dependency that is
 // known to be down; a call that queued asks it again if its state changed
-// meanwhile. Packages middleware and transport do all of this; [Guard.Admit]
-// is for those who guard something else.
+// meanwhile. Packages middleware and transport do all of this for HTTP, and
+// [Guard.Do] for any other call; [Guard.Admit] is for those who build such a
+// thing themselves. [Guard.Pool] gives work goroutines of its own.
 package watertight

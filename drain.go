@@ -64,8 +64,9 @@ func (g *gate) markEmpty() {
 // load balancers hear the refusals, and call http.Server.Shutdown afterwards.
 //
 // Calls that are inside go on, and so does the client side, which they need.
-// When the last request has left, the client side is shut as well and Drain
-// waits for its calls, response bodies included. It returns nil when nothing
+// When the last request has left, the pools are closed and run what they have
+// accepted; then the client side is shut as well and Drain waits for its calls,
+// response bodies included. It returns nil when nothing
 // but exempt calls is in flight, or ctx.Err() if ctx ends first; the Guard stays
 // shut either way, and Drain may be called again to wait longer. It may be
 // called by several goroutines at once, but a handler or hook that waits for it
@@ -73,6 +74,11 @@ func (g *gate) markEmpty() {
 func (g *Guard) Drain(ctx context.Context) error {
 	g.draining.Store(true)
 	for _, s := range []policy.Side{policy.Server, policy.Client} {
+		if s == policy.Client {
+			if err := g.pools.drain(ctx); err != nil {
+				return err
+			}
+		}
 		sd := &g.sides[sideIndex(s)]
 		sd.gate.close()
 		for _, p := range sd.places {
@@ -81,6 +87,9 @@ func (g *Guard) Drain(ctx context.Context) error {
 			} else if p.fixed != nil && p.fixed.bulkhead != nil {
 				p.fixed.bulkhead.Close()
 			}
+		}
+		if s == policy.Client {
+			g.closeNamed()
 		}
 		select {
 		case <-sd.gate.empty:

@@ -14,7 +14,8 @@ import (
 // an http.Client inside a *url.Error, so use errors.As.
 //
 // errors.Is sees through it to the reason's sentinel: [bulkhead.ErrFull],
-// [bulkhead.ErrWaitTimeout], [bulkhead.ErrClosed] or [breaker.ErrOpen].
+// [bulkhead.ErrWaitTimeout], [bulkhead.ErrClosed] or [breaker.ErrOpen]; from a
+// [Pool] also [bulkhead.ErrDiscarded].
 type RejectedError struct {
 	Policy     string        // the policy that refused
 	Key        string        // its compartment's key; "" with per: policy

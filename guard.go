@@ -13,13 +13,15 @@ import (
 // A Guard holds the compartments of one set of policies and decides which
 // calls may pass. Make one with [New] and share it: between all routers,
 // clients and goroutines of a process. All methods are safe for concurrent
-// use. A Guard starts no goroutine; call [Guard.Close] when hooks shall let go
-// of it.
+// use. A Guard starts no goroutine but the workers of its pools; call
+// [Guard.Close] when hooks shall let go of it.
 type Guard struct {
 	set    *policy.Set
 	hooks  *hookSets // nil: none
 	logger *slog.Logger
 	sides  [2]side
+	named  map[string]*compartment // by policy: what Do enters; client side
+	pools  pools
 
 	wraps    atomic.Int64 // handlers that middleware has wrapped; see mark.go
 	draining atomic.Bool
@@ -91,7 +93,7 @@ func New(set *policy.Set, opts ...Option) *Guard {
 	if set == nil {
 		set = new(policy.Set)
 	}
-	g := &Guard{set: set, logger: o.logger}
+	g := &Guard{set: set, logger: o.logger, named: make(map[string]*compartment)}
 	if len(o.hooks) > 0 {
 		g.hooks = &hookSets{sets: o.hooks, report: g.report}
 	}
@@ -115,6 +117,7 @@ func New(set *policy.Set, opts ...Option) *Guard {
 			})
 		}
 	}
+	g.nameCompartments()
 	for _, w := range set.Warnings() {
 		g.report(slog.LevelWarn, "watertight: "+w.Error())
 	}

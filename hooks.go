@@ -28,7 +28,8 @@ type Hooks struct {
 	// Arrive is called before anything is decided about a call that some
 	// policy limits, or that is refused as draining. The other hooks of the
 	// call get the context that it returns; nil means unchanged. Nothing is
-	// told of a call whose context was done when it came.
+	// told of a call whose context was done when it came. Of a call that is not
+	// HTTP, by Guard.Do or a Pool, req has only its Side, policy.Client.
 	Arrive func(ctx context.Context, req *policy.Request) context.Context
 
 	// Wait is called when a call that had to queue for a permit has got it,
@@ -41,7 +42,8 @@ type Hooks struct {
 	Grant func(ctx context.Context, e GrantEvent) context.Context
 
 	// Release is called after the permit of a Grant was given back, with the
-	// context that this set's Grant returned.
+	// context that this set's Grant returned; for the task of a Pool, when the
+	// task has ended, just before its worker is free.
 	Release func(ctx context.Context, e ReleaseEvent)
 
 	// Reject is called when a call is turned away.

@@ -47,6 +47,17 @@ func (c *Call) SettleFailure() {
 	c.settle(breaker.Failure, true)
 }
 
+// SettleIgnored files that the call has no outcome: what became of it says nothing
+// about what the breaker watches. A half-open breaker gets its probe back. Only the
+// first Settle counts.
+func (c *Call) SettleIgnored() {
+	if c.breaker == nil || c.settled {
+		return
+	}
+	c.settled = true
+	c.watch.Done(c.hookCtx, breaker.Ignored)
+}
+
 // Responded is SettleStatus for a client's call whose response has a body, unless
 // the policy's breaker has settle: body. In that case nothing is filed yet, and
 // [Call.SettleBody] must follow; until then the breaker does not take the call for

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/watertight-go/watertight/breaker"
+	"github.com/watertight-go/watertight/policy"
 )
 
 // A Snapshot is what a [Guard] looked like at one moment. Its JSON form is
@@ -28,10 +29,11 @@ type CompartmentSnapshot struct {
 	Rejected map[string]uint64 `json:"rejected"` // by reason
 	Left     uint64            `json:"left"`     // callers who gave up before they were admitted
 	Leaked   uint64            `json:"leaked"`   // response bodies that the garbage collector had to release
-	InFlight int64             `json:"inFlight"` // calls inside; with a bulkhead the permits out
+	InFlight int64             `json:"inFlight"` // calls inside; with a bulkhead the permits out, of a pool the tasks that run
 
 	Bulkhead *BulkheadSnapshot `json:"bulkhead,omitempty"`
 	Breaker  *BreakerSnapshot  `json:"breaker,omitempty"`
+	Pool     *PoolSnapshot     `json:"pool,omitempty"`
 }
 
 // A BulkheadSnapshot is the bulkhead of a [CompartmentSnapshot].
@@ -52,8 +54,9 @@ type BreakerSnapshot struct {
 }
 
 // Snapshot returns what every compartment looks like now, in the order of the
-// policies, then server before client, then by key, those that no policy
-// matches last. Compartments that no call has met are left out. The figures of
+// policies, then server before client, then by key; after them the pools, in the
+// order in which they were made, and last what no policy matches. Compartments
+// that no call has met are left out, but for pools. The figures of
 // one bulkhead, and those of one breaker, are of the same instant; counts are
 // read one after the other while calls go on. A table of many keys makes the
 // calls that look up theirs wait for as long as it takes to list them.
@@ -69,21 +72,26 @@ func (g *Guard) Snapshot() Snapshot {
 	return out
 }
 
-// compartments returns all compartments, one group for each policy and side.
+// compartments returns all compartments, one group for each policy and side,
+// and one for all pools.
 func (g *Guard) compartments() [][]*compartment {
 	var groups [][]*compartment
-	for i := range g.set.Policies() {
+	for i, r := range g.set.Policies() {
 		for s := range g.sides {
 			switch p := g.sides[s].places[i]; {
 			case p.fixed != nil:
 				groups = append(groups, []*compartment{p.fixed})
 			case p.table != nil:
 				cs := p.table.all()
+				if s == sideIndex(policy.Client) {
+					cs = append(cs, g.named[r.Name])
+				}
 				slices.SortFunc(cs, func(a, b *compartment) int { return cmp.Compare(a.Key, b.Key) })
 				groups = append(groups, cs)
 			}
 		}
 	}
+	groups = append(groups, g.pools.list())
 	for s := range g.sides {
 		groups = append(groups, []*compartment{g.sides[s].unmatched})
 	}
@@ -108,6 +116,9 @@ func (c *compartment) snapshot() CompartmentSnapshot {
 		b := c.bulkhead.Snapshot()
 		s.Bulkhead = &BulkheadSnapshot{Limit: b.Limit, InFlight: b.InFlight, Queued: b.Queued, Peak: b.Peak}
 		s.InFlight = int64(b.InFlight)
+	}
+	if c.pool != nil {
+		s.ofPool(c.pool.Snapshot())
 	}
 	if c.breaker != nil {
 		b := c.breaker.Snapshot()

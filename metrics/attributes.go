@@ -42,6 +42,8 @@ const (
 	failureRateKey  = attribute.Key("watertight.breaker.failure_rate")
 	slowCallRateKey = attribute.Key("watertight.breaker.slow_call_rate")
 	breakerCallsKey = attribute.Key("watertight.breaker.calls")
+	overdueKey      = attribute.Key("watertight.breaker.overdue")
+	respondedKey    = attribute.Key("watertight.breaker.responded")
 	breakerOpenKey  = attribute.Key("watertight.breaker.open_for_ms")
 	breakerLateKey  = attribute.Key("watertight.breaker.late_ms")
 	errorTypeKey    = attribute.Key("error.type") // of OpenTelemetry's semantic conventions
@@ -58,6 +60,8 @@ const (
 	logFailureRate  = "failure_rate"
 	logSlowCallRate = "slow_call_rate"
 	logCalls        = "calls"
+	logOverdue      = "overdue"
+	logResponded    = "responded"
 	logOpenFor      = "open_for"
 	logLate         = "late"
 	logTraceID      = "trace_id"

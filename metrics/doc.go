@@ -51,10 +51,12 @@
 //	watertight.retry_after_ms          rejects, if known
 //	watertight.breaker.state           breaker.reject: open or half_open
 //	watertight.breaker.from, .to       transitions: the states
-//	watertight.breaker.cause           transitions: failure_rate, slow_call_rate, probes, ...
+//	watertight.breaker.cause           transitions: failure_rate, slow_call_rate, overdue, probes, ...
 //	watertight.breaker.failure_rate    transitions, in percent, if there were enough calls
 //	watertight.breaker.slow_call_rate  likewise
 //	watertight.breaker.calls           transitions: how many calls the rates are taken over
+//	watertight.breaker.overdue         trip by overdue calls: how many were in flight beyond slowCall
+//	watertight.breaker.responded       likewise: how many got an answer in the last slowCall
 //	watertight.breaker.open_for_ms     trip: how long the breaker stays open
 //	watertight.breaker.late_ms         transitions that nobody looked for in time
 //

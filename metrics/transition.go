@@ -51,7 +51,7 @@ func (t *telemetry) traceTransition(ctx context.Context, e watertight.Transition
 	if !span.IsRecording() {
 		return
 	}
-	attrs := append(attributesOf(e.Compartment, 8),
+	attrs := append(attributesOf(e.Compartment, 10),
 		breakerFromKey.String(e.From.String()),
 		breakerToKey.String(e.To.String()),
 		breakerCauseKey.String(e.Cause.String()),
@@ -63,6 +63,9 @@ func (t *telemetry) traceTransition(ctx context.Context, e watertight.Transition
 	if e.SlowCallRate >= 0 {
 		attrs = append(attrs, slowCallRateKey.Float64(e.SlowCallRate))
 	}
+	if e.Cause == breaker.CauseOverdue {
+		attrs = append(attrs, overdueKey.Int(e.Overdue), respondedKey.Int(e.Responded))
+	}
 	if e.OpenFor > 0 {
 		attrs = append(attrs, breakerOpenKey.Float64(milliseconds(e.OpenFor)))
 	}
@@ -73,7 +76,7 @@ func (t *telemetry) traceTransition(ctx context.Context, e watertight.Transition
 }
 
 // maxLogAttributes is how many attributes a record has at most.
-const maxLogAttributes = 13
+const maxLogAttributes = 15
 
 func (t *telemetry) log(ctx context.Context, e watertight.TransitionEvent, late time.Duration) {
 	l := t.logger
@@ -98,6 +101,9 @@ func (t *telemetry) log(ctx context.Context, e watertight.TransitionEvent, late 
 		attrs = append(attrs, slog.Float64(logSlowCallRate, e.SlowCallRate))
 	}
 	attrs = append(attrs, slog.Int(logCalls, e.Calls))
+	if e.Cause == breaker.CauseOverdue {
+		attrs = append(attrs, slog.Int(logOverdue, e.Overdue), slog.Int(logResponded, e.Responded))
+	}
 	if e.OpenFor > 0 {
 		attrs = append(attrs, slog.Duration(logOpenFor, e.OpenFor))
 	}

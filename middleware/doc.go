@@ -38,11 +38,16 @@
 // and proxies send a request again on their own when they see 408, also a
 // POST; one line of policy (reject: {status: {wait_timeout: 503}}) avoids it.
 //
-// Two time-outs of http.Server matter here. WriteTimeout runs while a request
+// Two settings of http.Server matter here. WriteTimeout runs while a request
 // waits for a permit; unless it leaves room for maxWait, the answer cannot be
-// sent. And after a refusal the server goes on reading what an HTTP/1 client
-// owes of its body, up to 256 KiB, before it lets go of the connection;
-// ReadTimeout bounds that.
+// sent. And on HTTP/2 the unread body of a request that waits takes its part of
+// what the connection may receive, by default all of it, so that one upload in
+// the queue can stall another that was let in: with
+// HTTP2Config.MaxReceiveBufferPerStream at 64 KiB and
+// MaxReceiveBufferPerConnection at 4 MiB it takes some sixty of them.
+//
+// After a refusal an HTTP/1 client that still owes its body may send it for one
+// more second; then the connection closes.
 //
 // # What the handler sees
 //

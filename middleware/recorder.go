@@ -53,6 +53,9 @@ func (d deepHijacker) Unwrap() http.ResponseWriter { return d.rec.ResponseWriter
 
 func (d deepHijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) { return d.rec.hijack() }
 
+// refused is how WriteRejection tells that what the handler answers is a refusal.
+func (w *recorder) refused() { w.call.SettleIgnored() }
+
 func (w *recorder) WriteHeader(status int) {
 	w.record(status)
 	w.ResponseWriter.WriteHeader(status)

@@ -42,7 +42,11 @@ var ofAnotherBody = [...]string{
 // earlier stay, but for those that describe another body; so a middleware further
 // out that compresses must not announce it before the answer begins. On HTTP/1
 // the connection closes if the request has a body: the server would otherwise
-// wait for a body that may never come before it sends the answer.
+// wait for a body that may never come before it sends the answer. The client may
+// go on to send it for a second.
+//
+// To the breakers of the handlers that w belongs to, the answer is no outcome:
+// refusals say nothing about who passes them on.
 func WriteRejection(w http.ResponseWriter, r *http.Request, rejected *watertight.RejectedError) {
 	status := rejected.StatusCode()
 	title, detail := describe(rejected.Reason)
@@ -75,11 +79,37 @@ func WriteRejection(w http.ResponseWriter, r *http.Request, rejected *watertight
 	// further out may have wrapped one that is empty.
 	if r.ProtoMajor == 1 && r.ContentLength != 0 {
 		h.Set("Connection", "close")
+		// net/http goes on to read what is owed of the body before it closes the
+		// connection. Without an end to that, callers who send nothing would hold
+		// one goroutine and one connection each, just when there are too many.
+		// Where there are no deadlines, there is no connection to hold either.
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(linger))
 	}
+	ignore(w)
 	w.WriteHeader(status)
 	if r.Method != http.MethodHead {
 		// The client may be gone; there is nobody to tell.
 		_, _ = w.Write(body)
+	}
+}
+
+// linger is how long a refused caller may go on to send its body. One that is cut
+// off before it has read the answer may never see it.
+const linger = time.Second
+
+// ignore keeps a refusal from counting as a failure of the handler that passes it
+// on, as a gateway does for the upstream that is full: the breaker of the route
+// would otherwise shut out the other upstreams as well.
+func ignore(w http.ResponseWriter) {
+	for w != nil {
+		if r, ok := w.(interface{ refused() }); ok {
+			r.refused()
+		}
+		outer, ok := w.(interface{ Unwrap() http.ResponseWriter })
+		if !ok {
+			return
+		}
+		w = outer.Unwrap()
 	}
 }
 

@@ -196,26 +196,31 @@ func (c *Call) admit(req *policy.Request) error {
 	return nil
 }
 
+// take takes a permit, and reports whether it stopped the call's time for that.
+//
+// A call must not become overdue while it is only in the queue. But to stop its
+// time costs as much as to ask the breaker, so one that finds a permit free goes
+// without.
+func (c *Call) take(info *bulkhead.Info) (paused bool, err error) {
+	b := c.bulkhead
+	if c.breaker != nil && c.breaker.rule.Breaker.SlowCall > 0 && b.rule.Bulkhead.MaxQueue > 0 {
+		if c.ctx.Err() == nil {
+			if c.permit, err = b.bulkhead.TryAcquireInfo(info); err == nil {
+				return false, nil
+			}
+		}
+		c.watch = c.watch.Pause(c.hookCtx)
+		paused = true
+	}
+	c.permit, err = b.bulkhead.AcquireInfo(c.ctx, info)
+	return paused, err
+}
+
 // acquire gets the permit.
 func (c *Call) acquire() error {
 	b := c.bulkhead
-	paused := c.breaker != nil && c.breaker.rule.Breaker.SlowCall > 0 && b.rule.Bulkhead.MaxQueue > 0
-	if paused {
-		// The breaker must not take a call for overdue that is only in the queue.
-		// But to stop its time costs as much as Allow, so a call that finds a
-		// permit free goes without. (TryAcquire does not tell what hooks want to
-		// know; with hooks, every call pays.)
-		if c.g.hooks == nil {
-			if permit, err := b.bulkhead.TryAcquire(); err == nil {
-				c.permit = permit
-				return nil
-			}
-		}
-		c.watch = c.watch.Pause()
-	}
 	var info bulkhead.Info
-	var err error
-	c.permit, err = b.bulkhead.AcquireInfo(c.ctx, &info)
+	paused, err := c.take(&info)
 	waited := info.Position > 0
 	if waited && c.g.hooks != nil {
 		c.g.hooks.wait(c.hookCtx, WaitEvent{
@@ -262,7 +267,7 @@ func (c *Call) acquire() error {
 // the call go on as one that the breaker does not know of.
 func (c *Call) restart(queued bool) error {
 	arrived := c.watch.Start()
-	c.watch = c.watch.Restart()
+	c.watch = c.watch.Restart(c.hookCtx)
 	if !queued {
 		return nil
 	}

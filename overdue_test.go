@@ -12,6 +12,7 @@ import (
 	"github.com/watertight-go/watertight"
 	"github.com/watertight-go/watertight/breaker"
 	"github.com/watertight-go/watertight/bulkhead"
+	"github.com/watertight-go/watertight/policy"
 )
 
 const hanging = `
@@ -168,5 +169,50 @@ func TestACallThatQueuedBecomesOverdueFromItsGrantOn(t *testing.T) {
 		assert.Equal(t, "closed", compartment(t, g, "all", "").Breaker.State)
 		time.Sleep(100 * time.Millisecond)
 		refused(t, g, to("a"), breaker.ErrOpen)
+	})
+}
+
+// A context that dies while Arrive runs loses, although a permit is free, and
+// although the call could have queued.
+func TestAContextThatDiesInArriveLoses(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	g := guard(t, hanging, watertight.WithHooks(watertight.Hooks{
+		Arrive: func(context.Context, *policy.Request) context.Context { cancel(); return nil },
+	}))
+	_, err := g.Admit(ctx, to("a"))
+	assert.Equal(t, context.Canceled, err)
+	c := compartment(t, g, "all", "")
+	assert.EqualValues(t, 1, c.Left)
+	assert.Zero(t, c.Granted)
+	assert.Zero(t, c.Bulkhead.InFlight)
+	assert.Zero(t, c.Breaker.Calls)
+}
+
+// A change of state that a call finds due when its wait for a permit is over is told
+// to that call.
+func TestAChangeIsToldToTheQueuedCallThatSawIt(t *testing.T) {
+	type key struct{}
+	synctest.Test(t, func(t *testing.T) {
+		var seenBy []any
+		g := guard(t, `
+version: 1
+policies:
+  - name: all
+    per: policy
+    bulkhead: {maxConcurrent: 1, maxWait: 1h}
+    breaker: {slowCall: 1s, minCalls: 1, openFor: 10s, halfOpen: {calls: 2, maxWait: 5s}}
+`, watertight.WithHooks(watertight.Hooks{
+			Transition: func(ctx context.Context, _ watertight.TransitionEvent) {
+				seenBy = append(seenBy, ctx.Value(key{}))
+			},
+		}))
+		fails(t, g)
+		time.Sleep(10 * time.Second)
+		held := neutral(t, g, to("a")) // half-open
+		seenBy = nil
+		time.AfterFunc(6*time.Second, held.Release)
+		_, err := g.Admit(context.WithValue(t.Context(), key{}, "queued"), to("a"))
+		require.ErrorIs(t, err, breaker.ErrOpen)
+		assert.Equal(t, []any{"queued"}, seenBy)
 	})
 }

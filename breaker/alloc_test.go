@@ -29,7 +29,7 @@ func TestAllocations(t *testing.T) {
 				if err != nil {
 					t.Error(err)
 				}
-				call = call.Pause().Restart()
+				call = call.Pause(context.Background()).Restart(context.Background())
 				if call.Stale() {
 					t.Error("stale")
 				}

@@ -44,16 +44,17 @@ const (
 // Pause returns c with its time stopped: until Restart it cannot become overdue,
 // since it waits for something else than the callee, such as a permit. Use the
 // result in place of c. A probe that pauses is still given up after
-// [HalfOpenConfig].ProbeTimeout.
-func (c Call) Pause() Call { return c.move(context.Background(), paused) }
+// [HalfOpenConfig].ProbeTimeout. ctx is that of Done.
+func (c Call) Pause(ctx context.Context) Call { return c.move(ctx, paused) }
 
 // Restart returns c with its time beginning now: what it spent since Allow, such
 // as queueing for something else, is neither part of its duration nor of
 // [HalfOpenConfig].ProbeTimeout, nor does it make the call overdue. Use the result
 // in place of c.
 //
-// A call that is Stale stays so, as does a probe that had already been given up.
-func (c Call) Restart() Call { return c.move(context.Background(), awaited) }
+// A call that is Stale stays so, as does a probe that had already been given up. ctx
+// is that of Done.
+func (c Call) Restart(ctx context.Context) Call { return c.move(ctx, awaited) }
 
 // Responded returns c as one that has been answered but has not ended: the first
 // bytes are in, and its outcome will be told when the rest is. From now on it

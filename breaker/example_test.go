@@ -98,7 +98,7 @@ func ExampleCall_Pause() {
 	if err != nil {
 		return
 	}
-	call = call.Pause()
+	call = call.Pause(context.Background())
 	// ... wait for a permit ...
 	if call.Stale() {
 		call.Cancel()
@@ -106,7 +106,7 @@ func ExampleCall_Pause() {
 			return
 		}
 	}
-	call = call.Restart()
+	call = call.Restart(context.Background())
 	// ... make the call ...
 	call.Done(ctx, breaker.Success)
 	fmt.Println(b.Snapshot().Calls, "call in the window")

@@ -1,6 +1,7 @@
 package breaker_test
 
 import (
+	"context"
 	"runtime"
 	"sync"
 	"testing"
@@ -245,7 +246,7 @@ func TestProbeTimeout(t *testing.T) {
 			time.Sleep(time.Second)
 			first, second := let(t, b), let(t, b)
 			time.Sleep(3 * time.Second)
-			first = first.Restart()
+			first = first.Restart(context.Background())
 			time.Sleep(2 * time.Second)
 			assert.True(t, second.Stale())
 			assert.False(t, first.Stale())
@@ -255,7 +256,7 @@ func TestProbeTimeout(t *testing.T) {
 			time.Sleep(time.Nanosecond)
 			assert.True(t, first.Stale())
 			assert.Equal(t, breaker.Open, b.State())
-			first.Restart().Done(t.Context(), breaker.Success) // too late for that, too
+			first.Restart(context.Background()).Done(t.Context(), breaker.Success) // too late for that, too
 			assert.Equal(t, breaker.Open, b.State())
 		})
 	})

@@ -137,7 +137,7 @@ func TestHammerAll(t *testing.T) {
 							continue
 						}
 						runtime.Gosched()
-						call = call.Restart()
+						call = call.Restart(context.Background())
 						call.Stale()
 						call.Done(t.Context(), breaker.Outcome(1+rand.IntN(3)))
 					}
@@ -196,15 +196,15 @@ func TestHammerOverdueCounts(t *testing.T) {
 							case 0:
 								held[i] = append(held[i], call)
 							case 1:
-								held[i] = append(held[i], call.Restart())
+								held[i] = append(held[i], call.Restart(context.Background()))
 							case 2:
-								call.Pause()
+								call.Pause(context.Background())
 							case 3:
 								call.Responded(t.Context())
 							case 4:
-								call.Restart().Cancel()
+								call.Restart(context.Background()).Cancel()
 							case 5:
-								call.Pause().Restart().Cancel()
+								call.Pause(context.Background()).Restart(context.Background()).Cancel()
 							case 6:
 								runtime.Gosched()
 								call.Cancel()

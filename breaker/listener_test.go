@@ -116,7 +116,7 @@ func TestListenerCallsBack(t *testing.T) {
 					call.Done(t.Context(), breaker.Failure)
 					refuse(t, b)
 					time.Sleep(time.Second)
-					probe := let(t, b).Restart()
+					probe := let(t, b).Restart(context.Background())
 					assert.False(t, probe.Stale())
 					probe.Cancel()
 					// What the rest of the deliveries will find:

@@ -460,7 +460,7 @@ func TestAgainstModel(t *testing.T) {
 				},
 				"restart": func(t *rapid.T) {
 					if call := pick(t); call != nil {
-						call.call = call.call.Restart()
+						call.call = call.call.Restart(context.Background())
 						m.awaitAnew(call)
 						call.start, call.responded = m.now, false
 						m.judge()
@@ -468,7 +468,7 @@ func TestAgainstModel(t *testing.T) {
 				},
 				"pause": func(t *rapid.T) {
 					if call := pick(t); call != nil {
-						call.call = call.call.Pause()
+						call.call = call.call.Pause(context.Background())
 						call.paused = !call.responded
 					}
 				},

@@ -95,8 +95,8 @@ func TestOverdueIsSeenByWhoeverLooks(t *testing.T) {
 		"stale":     func(t *testing.T, _ *breaker.Breaker, c breaker.Call) { assert.True(t, c.Stale()) },
 		"done":      func(t *testing.T, _ *breaker.Breaker, c breaker.Call) { c.Done(t.Context(), breaker.Success) },
 		"cancel":    func(_ *testing.T, _ *breaker.Breaker, c breaker.Call) { c.Cancel() },
-		"pause":     func(_ *testing.T, _ *breaker.Breaker, c breaker.Call) { c.Pause() },
-		"restart":   func(_ *testing.T, _ *breaker.Breaker, c breaker.Call) { c.Restart() },
+		"pause":     func(_ *testing.T, _ *breaker.Breaker, c breaker.Call) { c.Pause(context.Background()) },
+		"restart":   func(_ *testing.T, _ *breaker.Breaker, c breaker.Call) { c.Restart(context.Background()) },
 		"responded": func(t *testing.T, _ *breaker.Breaker, c breaker.Call) { c.Responded(t.Context()) },
 	}
 	for name, first := range look {
@@ -207,11 +207,11 @@ func TestWhatLeavesTheOverdueCounts(t *testing.T) {
 		"failure":   {func(t *testing.T, c breaker.Call) { c.DoneIn(t.Context(), breaker.Failure, 0) }, 0, 1},
 		"ignored":   {func(t *testing.T, c breaker.Call) { c.Done(t.Context(), breaker.Ignored) }, 0, 0},
 		"cancel":    {func(_ *testing.T, c breaker.Call) { c.Cancel() }, 0, 0},
-		"pause":     {func(_ *testing.T, c breaker.Call) { c.Pause() }, 0, 0},
-		"restart":   {func(_ *testing.T, c breaker.Call) { c.Restart() }, 0, 0},
+		"pause":     {func(_ *testing.T, c breaker.Call) { c.Pause(context.Background()) }, 0, 0},
+		"restart":   {func(_ *testing.T, c breaker.Call) { c.Restart(context.Background()) }, 0, 0},
 		"responded": {func(t *testing.T, c breaker.Call) { c.Responded(t.Context()) }, 0, 1},
 		"responded twice": {func(t *testing.T, c breaker.Call) {
-			c.Responded(t.Context()).Pause().Responded(t.Context())
+			c.Responded(t.Context()).Pause(context.Background()).Responded(t.Context())
 		}, 0, 1},
 		"responded, then done": {func(t *testing.T, c breaker.Call) {
 			c.Responded(t.Context()).Done(t.Context(), breaker.Success)
@@ -219,9 +219,9 @@ func TestWhatLeavesTheOverdueCounts(t *testing.T) {
 		"responded, then cancelled": {func(t *testing.T, c breaker.Call) {
 			c.Responded(t.Context()).Cancel()
 		}, 0, 1},
-		"pause, then cancel": {func(_ *testing.T, c breaker.Call) { c.Pause().Cancel() }, 0, 0},
+		"pause, then cancel": {func(_ *testing.T, c breaker.Call) { c.Pause(context.Background()).Cancel() }, 0, 0},
 		"pause, then done": {func(t *testing.T, c breaker.Call) {
-			c.Pause().Done(t.Context(), breaker.Failure)
+			c.Pause(context.Background()).Done(t.Context(), breaker.Failure)
 		}, 0, 1},
 		"cancelled twice": {func(_ *testing.T, c breaker.Call) { c.Cancel(); c.Cancel() }, 0, 0},
 	}
@@ -267,13 +267,13 @@ func TestQueueingIsNotOverdue(t *testing.T) {
 		b := breaker.New(slow800(5))
 		var queued []breaker.Call
 		for _, call := range hang(t, b, 30) {
-			queued = append(queued, call.Pause())
+			queued = append(queued, call.Pause(context.Background()))
 		}
 		time.Sleep(time.Minute)
 		assert.Equal(t, breaker.Closed, b.State())
 		assert.Zero(t, b.Snapshot().Overdue)
 		for _, call := range queued[:5] {
-			call.Restart()
+			call.Restart(context.Background())
 		}
 		time.Sleep(800 * time.Millisecond)
 		assert.Equal(t, breaker.Closed, b.State())
@@ -294,12 +294,12 @@ func TestOverdueOff(t *testing.T) {
 				call := hang(t, b, 50)[0]
 				time.Sleep(time.Hour)
 				assert.Equal(t, breaker.Closed, b.State())
-				call = call.Pause().Responded(t.Context())
+				call = call.Pause(context.Background()).Responded(t.Context())
 				assert.False(t, call.Stale())
 				s := b.Snapshot()
 				assert.Zero(t, s.Overdue)
 				assert.Zero(t, s.Responded)
-				call = call.Restart()
+				call = call.Restart(context.Background())
 				time.Sleep(800 * time.Millisecond)
 				call.Done(t.Context(), breaker.Success)
 				assert.Zero(t, b.Snapshot().Slow, "Restart began its time anew")
@@ -437,7 +437,7 @@ func TestOverdueProbe(t *testing.T) {
 				if i%2 == 0 {
 					probe.Responded(t.Context())
 				} else {
-					probe.Pause()
+					probe.Pause(context.Background())
 				}
 			}
 			time.Sleep(20 * time.Second)

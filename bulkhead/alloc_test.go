@@ -49,6 +49,14 @@ func TestNoAllocations(t *testing.T) {
 			}
 			p.Release()
 		},
+		"try, info": func(t *testing.T, _ context.Context) {
+			var info bulkhead.Info
+			p, err := free.TryAcquireInfo(&info)
+			if err != nil || info.InFlight != 1 {
+				t.Error(err, info)
+			}
+			p.Release()
+		},
 		"refused, full":   refused(full, bulkhead.ErrFull),
 		"refused, closed": refused(closed, bulkhead.ErrClosed),
 		"refused, dead": func(t *testing.T, _ context.Context) {

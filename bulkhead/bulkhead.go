@@ -123,6 +123,34 @@ func (b *Bulkhead) TryAcquire() (Permit, error) {
 	}
 }
 
+// TryAcquireInfo does what [Bulkhead.TryAcquire] does and says in *info, which it
+// overwrites, how the call fared: on success and on error alike. info must not be
+// nil; it is not retained. It is for a caller who has something to do before it
+// waits, and calls [Bulkhead.AcquireInfo] after it; in a [Snapshot] these are two
+// calls.
+func (b *Bulkhead) TryAcquireInfo(info *Info) (Permit, error) {
+	*info = Info{} // here, so that a nil info panics before anything is decided
+	w, ok := b.take()
+	if ok {
+		info.see(w, 0)
+		return Permit{b}, nil
+	}
+	b.mu.Lock() // for the length of the queue, too
+	defer b.mu.Unlock()
+	w, ok = b.takeLocked()
+	info.see(w, b.queue.len())
+	switch {
+	case ok:
+		return Permit{b}, nil
+	case w.has(closed):
+		b.shut++
+		return Permit{}, ErrClosed
+	default:
+		b.full.Add(1)
+		return Permit{}, ErrFull
+	}
+}
+
 // take admits a call if that needs nothing but a swap. It returns the word that
 // it left behind, or else the one that it found. A free word that it did not
 // take is one for takeLocked.

@@ -38,7 +38,8 @@ func (p Permit) Release() {
 	}
 }
 
-// Info says how one call to [Bulkhead.AcquireInfo] fared.
+// Info says how one call to [Bulkhead.AcquireInfo] or [Bulkhead.TryAcquireInfo]
+// fared.
 type Info struct {
 	// Limit, InFlight and Queued are the figures of the bulkhead at the moment
 	// of the decision: for a permit, when it was taken or handed over, and then

@@ -85,7 +85,7 @@ func (g *Guard) passUnlimited(ctx context.Context, req *policy.Request, sd *side
 		if h := g.hooks; h != nil {
 			call.hookCtx, _ = h.arrive(ctx, req)
 		}
-		return Call{}, call.reject(c, policy.Draining, bulkhead.ErrClosed, refusal{})
+		return Call{}, call.reject(c, policy.ReasonDraining, bulkhead.ErrClosed, refusal{})
 	}
 	call.gated = true
 	c.granted.Add(1)
@@ -173,7 +173,7 @@ func (c *Call) admit(req *policy.Request) error {
 	// one: draining lets it finish.
 	if !c.outer.inside() {
 		if !c.side.gate.enter() {
-			return c.reject(decides, policy.Draining, bulkhead.ErrClosed, refusal{})
+			return c.reject(decides, policy.ReasonDraining, bulkhead.ErrClosed, refusal{})
 		}
 		c.gated = true
 	}
@@ -296,7 +296,7 @@ func (c *Call) leave(by *compartment) {
 }
 
 func (c *Call) rejectOpen() error {
-	return c.reject(c.breaker, policy.Open, breaker.ErrOpen, refusal{
+	return c.reject(c.breaker, policy.ReasonOpen, breaker.ErrOpen, refusal{
 		state:     c.watch.State(),
 		remaining: c.watch.Remaining(),
 	})

@@ -48,11 +48,11 @@ func (c *Call) Context() (ctx context.Context, derived bool) { return c.runCtx, 
 // Left returns what a server answers a caller that left, for a Call that
 // [Guard.Admit] returned with err, the context's own error: it may have closed
 // only its sending half, or the deadline may be the server's own. The reason is
-// [policy.Canceled]; it is no rejection, and is not counted as one.
+// [policy.ReasonCanceled]; it is no rejection, and is not counted as one.
 func (c *Call) Left(err error) *RejectedError {
-	r := &RejectedError{Reason: policy.Canceled, Err: err}
+	r := &RejectedError{Reason: policy.ReasonCanceled, Err: err}
 	if c.left != nil {
-		r.Policy, r.Key, r.status = c.left.Policy, c.left.Key, c.left.rejectStatus(policy.Canceled)
+		r.Policy, r.Key, r.status = c.left.Policy, c.left.Key, c.left.rejectStatus(policy.ReasonCanceled)
 	}
 	return r
 }

@@ -16,7 +16,7 @@ const (
 )
 
 // reasons are the refusals that a compartment counts.
-var reasons = [...]policy.Reason{policy.Full, policy.WaitTimeout, policy.Open, policy.Draining}
+var reasons = [...]policy.Reason{policy.ReasonFull, policy.ReasonWaitTimeout, policy.ReasonOpen, policy.ReasonDraining}
 
 // A compartment is one (policy, side, key): a bulkhead, a breaker, or both.
 // One that limits nothing (exempt policies, unmatched calls) has neither and

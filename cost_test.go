@@ -151,7 +151,7 @@ policies:
 	assert.EqualValues(t, granted.Load(), c.Granted)
 	assert.EqualValues(t, left.Load(), c.Left)
 	sum := granted.Load() + left.Load()
-	for _, r := range []policy.Reason{policy.Full, policy.WaitTimeout, policy.Open, policy.Draining} {
+	for _, r := range []policy.Reason{policy.ReasonFull, policy.ReasonWaitTimeout, policy.ReasonOpen, policy.ReasonDraining} {
 		assert.EqualValues(t, refusals[r].Load(), c.Rejected[r.String()], r.String())
 		sum += refusals[r].Load()
 	}
@@ -159,7 +159,7 @@ policies:
 	assert.Zero(t, c.Bulkhead.InFlight)
 	assert.Zero(t, c.Bulkhead.Queued)
 	assert.NotZero(t, granted.Load())
-	assert.NotZero(t, refusals[policy.Full].Load(), "the load must reach the limit")
+	assert.NotZero(t, refusals[policy.ReasonFull].Load(), "the load must reach the limit")
 	require.NoError(t, g.Drain(t.Context()), "nobody is inside")
 }
 

@@ -123,7 +123,7 @@ func (e *ignoredError) Unwrap() error { return e.err }
 // unknown returns the error for a name that no policy has which Do could use.
 func (g *Guard) unknown(name string) error {
 	var b strings.Builder
-	for _, r := range g.set.Policies() {
+	for _, r := range g.set.Rules() {
 		if g.named[r.Name] == nil {
 			if r.Name == name {
 				return fmt.Errorf("watertight: policy %q is for the server side, and Do is a client; it needs side: client or both", name)
@@ -144,7 +144,7 @@ func (g *Guard) unknown(name string) error {
 // nameCompartments makes those that Do enters. A policy that has a compartment
 // for each host has one more for them; the key is no host's.
 func (g *Guard) nameCompartments() {
-	for i, r := range g.set.Policies() {
+	for i, r := range g.set.Rules() {
 		switch p := &g.sides[sideIndex(policy.Client)].places[i]; {
 		case p.fixed != nil:
 			g.named[r.Name] = p.fixed

@@ -90,7 +90,7 @@ func TestDoIsRefusedLikeAnyCall(t *testing.T) {
 		var rejected *watertight.RejectedError
 		require.ErrorAs(t, err, &rejected)
 		assert.EqualError(t, err, "watertight: policy orders-db refused the call, full: bulkhead: full; retry after 3s")
-		assert.Equal(t, policy.Full, rejected.Reason)
+		assert.Equal(t, policy.ReasonFull, rejected.Reason)
 		assert.Empty(t, rejected.Key)
 		time.Sleep(time.Second)
 		synctest.Wait() // the waiter's second ends at the same instant
@@ -113,7 +113,7 @@ func TestDoIsRefusedLikeAnyCall(t *testing.T) {
 
 // What the breaker hears of each end, as "calls in the window, of them failed".
 func TestDoFilesTheOutcome(t *testing.T) {
-	inner := &watertight.RejectedError{Policy: "inner", Reason: policy.Full, Err: bulkhead.ErrFull}
+	inner := &watertight.RejectedError{Policy: "inner", Reason: policy.ReasonFull, Err: bulkhead.ErrFull}
 	for _, test := range []struct {
 		name    string
 		fn      func(ctx context.Context, cancel func()) error
@@ -328,7 +328,7 @@ func TestDoTellsItsHooks(t *testing.T) {
 		}
 		assert.ElementsMatch(t, []any{
 			watertight.GrantEvent{Compartment: db, Limit: 1, InFlight: 1},
-			watertight.RejectEvent{Compartment: db, Reason: policy.Full, Limit: 1, InFlight: 1, Queued: 1, RetryAfter: 3 * time.Second},
+			watertight.RejectEvent{Compartment: db, Reason: policy.ReasonFull, Limit: 1, InFlight: 1, Queued: 1, RetryAfter: 3 * time.Second},
 			watertight.ReleaseEvent{Compartment: db},
 			watertight.WaitEvent{Compartment: db, Arrived: start, Waited: 300 * time.Millisecond, Position: 1, Result: "granted"},
 			watertight.GrantEvent{Compartment: db, Limit: 1, InFlight: 1, Waited: 300 * time.Millisecond},

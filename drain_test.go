@@ -46,7 +46,7 @@ func TestDrain(t *testing.T) {
 		require.ErrorIs(t, <-queued, bulkhead.ErrClosed, "whoever queues is refused")
 		for _, path := range []string{"/slow", "/watched", "/other"} {
 			rej := refused(t, g, on(path), bulkhead.ErrClosed)
-			assert.Equal(t, policy.Draining, rej.Reason, path)
+			assert.Equal(t, policy.ReasonDraining, rej.Reason, path)
 			assert.Equal(t, 503, rej.StatusCode())
 			assert.Equal(t, time.Second, rej.RetryAfter)
 		}
@@ -226,7 +226,7 @@ func TestDrainTellsOfTheUnmatched(t *testing.T) {
 	refused(t, g, on("/other"), bulkhead.ErrClosed)
 	require.Len(t, s.events, 1)
 	e := s.events[0].(watertight.RejectEvent)
-	assert.Equal(t, policy.Draining, e.Reason)
+	assert.Equal(t, policy.ReasonDraining, e.Reason)
 	assert.Equal(t, "(unmatched)", e.Policy)
 	assert.Zero(t, e.Limit)
 	assert.Equal(t, "one", s.ctxs[0].Value(ctxKey("arrive")))

@@ -54,10 +54,10 @@ func (e *RejectedError) Unwrap() error { return e.Err }
 
 // Timeout reports whether the call waited for a permit in vain, so that
 // net.Error and url.Error take it for the time-out that it is.
-func (e *RejectedError) Timeout() bool { return e.Reason == policy.WaitTimeout }
+func (e *RejectedError) Timeout() bool { return e.Reason == policy.ReasonWaitTimeout }
 
 // StatusCode returns the HTTP status that the policy gives this refusal on a
-// server: 503, or 408 for [policy.WaitTimeout], unless the policy's reject
+// server: 503, or 408 for [policy.ReasonWaitTimeout], unless the policy's reject
 // section says otherwise. A gateway answers it when its upstream's compartment
 // refused.
 func (e *RejectedError) StatusCode() int {
@@ -68,7 +68,7 @@ func (e *RejectedError) StatusCode() int {
 }
 
 func defaultStatus(r policy.Reason) int {
-	if r == policy.WaitTimeout {
+	if r == policy.ReasonWaitTimeout {
 		return http.StatusRequestTimeout
 	}
 	return http.StatusServiceUnavailable
@@ -80,11 +80,11 @@ func defaultStatus(r policy.Reason) int {
 func reasonOf(err error) (policy.Reason, bool) {
 	switch err {
 	case bulkhead.ErrFull:
-		return policy.Full, true
+		return policy.ReasonFull, true
 	case bulkhead.ErrWaitTimeout:
-		return policy.WaitTimeout, true
+		return policy.ReasonWaitTimeout, true
 	case bulkhead.ErrClosed:
-		return policy.Draining, true
+		return policy.ReasonDraining, true
 	}
-	return policy.Canceled, false
+	return policy.ReasonCanceled, false
 }

@@ -34,7 +34,7 @@ policies:
 		return
 	}
 	wt := watertight.New(policies)
-	fmt.Println(len(wt.Policies().Policies()), "policy, ready:", wt.Ready())
+	fmt.Println(len(wt.Policies().Rules()), "policy, ready:", wt.Ready())
 	// Output: 1 policy, ready: true
 }
 
@@ -267,7 +267,7 @@ func ExampleRejectedError() {
 	err := fmt.Errorf("Get %q: %w", "http://up.internal/", &watertight.RejectedError{
 		Policy:     "upstreams",
 		Key:        "http://up.internal:80",
-		Reason:     policy.Open,
+		Reason:     policy.ReasonOpen,
 		RetryAfter: 30 * time.Second,
 		Err:        breaker.ErrOpen,
 	})

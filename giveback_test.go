@@ -207,18 +207,18 @@ func TestARefusalHoldsNothingWhileItsHooksRun(t *testing.T) {
 		g = guard(t, single, watertight.WithHooks(watertight.Hooks{
 			Reject: func(_ context.Context, e watertight.RejectEvent) {
 				told = append(told, e.Err)
-				if inside || e.Reason == policy.Full {
+				if inside || e.Reason == policy.ReasonFull {
 					return
 				}
 				inside = true
 				defer func() { inside = false }()
 				switch e.Reason {
-				case policy.WaitTimeout: // the probe is there for the next
+				case policy.ReasonWaitTimeout: // the probe is there for the next
 					dead, cancel := context.WithTimeout(t.Context(), time.Nanosecond)
 					defer cancel()
 					_, err := g.Admit(dead, to("a"))
 					assert.ErrorIs(t, err, context.DeadlineExceeded, "it queued, as only a probe may")
-				case policy.Open: // and so is the permit
+				case policy.ReasonOpen: // and so is the permit
 					assert.Zero(t, compartment(t, g, "hosts", "http://a:80").Bulkhead.InFlight)
 				}
 			},
@@ -295,7 +295,7 @@ func TestDrainWaitsForTheHooksOfTheLastCall(t *testing.T) {
 		g := guard(t, hooked, watertight.WithHooks(watertight.Hooks{
 			Release: func(context.Context, watertight.ReleaseEvent) { <-slow },
 			Reject: func(_ context.Context, e watertight.RejectEvent) {
-				if e.Reason == policy.WaitTimeout {
+				if e.Reason == policy.ReasonWaitTimeout {
 					<-slow
 				}
 			},

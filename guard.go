@@ -101,7 +101,7 @@ func New(set *policy.Set, opts ...Option) *Guard {
 		sd := &g.sides[sideIndex(s)]
 		sd.gate.init()
 		sd.unmatched = &compartment{Compartment: Compartment{Policy: unmatchedName, Side: s, Per: policy.PerPolicy}}
-		rules := set.Policies()
+		rules := set.Rules()
 		sd.places = make([]place, len(rules))
 		for i, r := range rules {
 			if r.Side != policy.Both && r.Side != s {

@@ -80,7 +80,7 @@ policies:
 	rej := refused(t, g, on("/slow"), bulkhead.ErrFull)
 	assert.Equal(t, "all", rej.Policy)
 	assert.Equal(t, "/slow", rej.Key)
-	assert.Equal(t, policy.Full, rej.Reason)
+	assert.Equal(t, policy.ReasonFull, rej.Reason)
 	assert.Equal(t, time.Second, rej.RetryAfter)
 	assert.Equal(t, http.StatusServiceUnavailable, rej.StatusCode())
 	slow.Release()
@@ -416,19 +416,19 @@ func TestRejectedErrorNamesThingReasonAndWayOut(t *testing.T) {
 		want string
 	}{
 		{
-			watertight.RejectedError{Policy: "reports", Key: "/r/{id}", Reason: policy.Full, RetryAfter: 2 * time.Second, Err: bulkhead.ErrFull},
+			watertight.RejectedError{Policy: "reports", Key: "/r/{id}", Reason: policy.ReasonFull, RetryAfter: 2 * time.Second, Err: bulkhead.ErrFull},
 			"watertight: policy reports (/r/{id}) refused the call, full: bulkhead: full; retry after 2s",
 		},
 		{
-			watertight.RejectedError{Policy: "reports", Reason: policy.Open, RetryAfter: time.Minute - 1, Err: breaker.ErrOpen},
+			watertight.RejectedError{Policy: "reports", Reason: policy.ReasonOpen, RetryAfter: time.Minute - 1, Err: breaker.ErrOpen},
 			"watertight: policy reports refused the call, open: breaker: open; retry after 1m0s",
 		},
 		{
-			watertight.RejectedError{Policy: "reports", Reason: policy.Open, RetryAfter: 1500 * time.Microsecond, Err: breaker.ErrOpen},
+			watertight.RejectedError{Policy: "reports", Reason: policy.ReasonOpen, RetryAfter: 1500 * time.Microsecond, Err: breaker.ErrOpen},
 			"watertight: policy reports refused the call, open: breaker: open; retry after 2ms",
 		},
 		{
-			watertight.RejectedError{Policy: "reports", Reason: policy.Draining},
+			watertight.RejectedError{Policy: "reports", Reason: policy.ReasonDraining},
 			"watertight: policy reports refused the call, draining",
 		},
 	} {
@@ -438,13 +438,13 @@ func TestRejectedErrorNamesThingReasonAndWayOut(t *testing.T) {
 
 // net.Error and *url.Error ask for Timeout; a gateway, for the status.
 func TestRejectedErrorMadeByHand(t *testing.T) {
-	for _, reason := range []policy.Reason{policy.Full, policy.WaitTimeout, policy.Open, policy.Draining, policy.Canceled} {
+	for _, reason := range []policy.Reason{policy.ReasonFull, policy.ReasonWaitTimeout, policy.ReasonOpen, policy.ReasonDraining, policy.ReasonCanceled} {
 		err := error(&watertight.RejectedError{Reason: reason})
 		var timeout interface{ Timeout() bool }
 		require.ErrorAs(t, err, &timeout)
-		assert.Equal(t, reason == policy.WaitTimeout, timeout.Timeout(), reason.String())
+		assert.Equal(t, reason == policy.ReasonWaitTimeout, timeout.Timeout(), reason.String())
 		status := http.StatusServiceUnavailable
-		if reason == policy.WaitTimeout {
+		if reason == policy.ReasonWaitTimeout {
 			status = http.StatusRequestTimeout
 		}
 		var rejected *watertight.RejectedError

@@ -91,7 +91,7 @@ type ReleaseEvent struct {
 type RejectEvent struct {
 	Compartment
 	Reason     policy.Reason
-	Breaker    breaker.State // for policy.Open: breaker.Open, or HalfOpen when no probe was left
+	Breaker    breaker.State // for policy.ReasonOpen: breaker.Open, or HalfOpen when no probe was left
 	Limit      int           // of the bulkhead, 0 if there is none
 	InFlight   int
 	Queued     int

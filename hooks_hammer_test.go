@@ -51,7 +51,7 @@ policies:
 		},
 		Reject: func(_ context.Context, e watertight.RejectEvent) {
 			count(&rejects, e.Reason.String()).Add(1)
-			if e.Reason == policy.Open {
+			if e.Reason == policy.ReasonOpen {
 				open.Add(1)
 			}
 		},

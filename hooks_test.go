@@ -109,7 +109,7 @@ func TestHooksTellTheStory(t *testing.T) {
 		}
 		assert.ElementsMatch(t, []any{
 			watertight.GrantEvent{Compartment: all, Limit: 1, InFlight: 1},
-			watertight.RejectEvent{Compartment: all, Reason: policy.Full, Limit: 1, InFlight: 1, Queued: 1, RetryAfter: time.Second},
+			watertight.RejectEvent{Compartment: all, Reason: policy.ReasonFull, Limit: 1, InFlight: 1, Queued: 1, RetryAfter: time.Second},
 			watertight.ReleaseEvent{Compartment: all},
 			watertight.WaitEvent{Compartment: all, Arrived: start, Waited: 300 * time.Millisecond, Position: 1, Result: "granted"},
 			watertight.GrantEvent{Compartment: all, Limit: 1, InFlight: 1, Waited: 300 * time.Millisecond},
@@ -118,7 +118,7 @@ func TestHooksTellTheStory(t *testing.T) {
 				FailureRate: 100, Calls: 2, OpenFor: 5 * time.Second, Attempt: 1,
 			}},
 			watertight.ReleaseEvent{Compartment: all},
-			watertight.RejectEvent{Compartment: all, Reason: policy.Open, Breaker: breaker.Open, Limit: 1, RetryAfter: 5 * time.Second},
+			watertight.RejectEvent{Compartment: all, Reason: policy.ReasonOpen, Breaker: breaker.Open, Limit: 1, RetryAfter: 5 * time.Second},
 		}, kinds)
 	})
 }

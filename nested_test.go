@@ -105,7 +105,7 @@ policies:
 	require.Equal(t, context.Canceled, err)
 	left := c.Left(err)
 	assert.Equal(t, 499, left.StatusCode())
-	assert.Equal(t, policy.Canceled, left.Reason)
+	assert.Equal(t, policy.ReasonCanceled, left.Reason)
 	assert.ErrorIs(t, left, context.Canceled)
 	assert.Zero(t, left.RetryAfter)
 	c.Release() // nothing

@@ -26,7 +26,7 @@ import (
 //   - hooks hear of the Grant and the Release on the goroutine of the task,
 //     Release at the end of the task, just before its worker is free;
 //   - a task that the pool discards, or answers by its fallback, counts as
-//     rejected with [policy.Full].
+//     rejected with [policy.ReasonFull].
 //
 // A task costs two allocations more than it does there.
 type Pool struct {
@@ -49,7 +49,7 @@ func (g *Guard) Pool(name string, cfg bulkhead.PoolConfig) (*Pool, error) {
 	if name == "" {
 		return nil, fmt.Errorf("watertight: a pool needs a name")
 	}
-	taken := name == unmatchedName || slices.ContainsFunc(g.set.Policies(), func(r *policy.Rule) bool { return r.Name == name })
+	taken := name == unmatchedName || slices.ContainsFunc(g.set.Rules(), func(r *policy.Rule) bool { return r.Name == name })
 	if taken {
 		return nil, fmt.Errorf("watertight: pool name %q is taken by a policy; choose another", name)
 	}

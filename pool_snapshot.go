@@ -54,7 +54,7 @@ func (s *CompartmentSnapshot) ofPool(p bulkhead.PoolSnapshot) {
 	}
 	s.InFlight = int64(p.Active + p.CallerRunning)
 	s.Left = p.Left
-	s.Rejected[policy.Full.String()] = p.Full + p.FellBack + p.Discarded
-	s.Rejected[policy.WaitTimeout.String()] = p.TimedOut
-	s.Rejected[policy.Draining.String()] = p.Closed
+	s.Rejected[policy.ReasonFull.String()] = p.Full + p.FellBack + p.Discarded
+	s.Rejected[policy.ReasonWaitTimeout.String()] = p.TimedOut
+	s.Rejected[policy.ReasonDraining.String()] = p.Closed
 }

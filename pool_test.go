@@ -219,13 +219,13 @@ func TestPoolTellsItsHooks(t *testing.T) {
 
 				assert.Equal(t, []any{
 					watertight.GrantEvent{Compartment: works, Limit: 1, InFlight: 1},
-					watertight.RejectEvent{Compartment: works, Reason: policy.Full, Limit: 1, InFlight: 1, Queued: 2, RetryAfter: time.Second},
+					watertight.RejectEvent{Compartment: works, Reason: policy.ReasonFull, Limit: 1, InFlight: 1, Queued: 2, RetryAfter: time.Second},
 					watertight.WaitEvent{Compartment: works, Arrived: start, Waited: 100 * time.Millisecond, Position: 2, Result: "canceled"},
 					watertight.ReleaseEvent{Compartment: works},
 					watertight.WaitEvent{Compartment: works, Arrived: start, Waited: 300 * time.Millisecond, Position: 1, Result: "granted"},
 					watertight.GrantEvent{Compartment: works, Limit: 1, InFlight: 1, Waited: 300 * time.Millisecond},
 					watertight.ReleaseEvent{Compartment: works},
-					watertight.RejectEvent{Compartment: works, Reason: policy.Draining, Limit: 1, RetryAfter: time.Second},
+					watertight.RejectEvent{Compartment: works, Reason: policy.ReasonDraining, Limit: 1, RetryAfter: time.Second},
 				}, s.plain(t))
 				c := compartment(t, g, "works", "")
 				assert.EqualValues(t, 2, c.Granted)
@@ -239,7 +239,7 @@ func TestPoolTellsItsHooks(t *testing.T) {
 
 // What becomes of a task that finds the pool full, and what is told of it.
 func TestPoolOnFull(t *testing.T) {
-	full := watertight.RejectEvent{Compartment: works, Reason: policy.Full, Limit: 1, InFlight: 1, RetryAfter: time.Second}
+	full := watertight.RejectEvent{Compartment: works, Reason: policy.ReasonFull, Limit: 1, InFlight: 1, RetryAfter: time.Second}
 	errFell := errors.New("from the cache")
 	for _, test := range []struct {
 		name      string
@@ -260,7 +260,7 @@ func TestPoolOnFull(t *testing.T) {
 		}},
 		{"wait for room", bulkhead.WaitForRoom(time.Second, 1), bulkhead.ErrWaitTimeout, true, nil, false, []any{
 			watertight.WaitEvent{Compartment: works, Waited: time.Second, Position: 1, Result: "wait_timeout"},
-			watertight.RejectEvent{Compartment: works, Reason: policy.WaitTimeout, Limit: 1, InFlight: 1, RetryAfter: time.Second},
+			watertight.RejectEvent{Compartment: works, Reason: policy.ReasonWaitTimeout, Limit: 1, InFlight: 1, RetryAfter: time.Second},
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -396,7 +396,7 @@ func TestDrainWaitsForPools(t *testing.T) {
 		require.ErrorIs(t, err, bulkhead.ErrClosed)
 		var rejected *watertight.RejectedError
 		require.ErrorAs(t, err, &rejected)
-		assert.Equal(t, policy.Draining, rejected.Reason)
+		assert.Equal(t, policy.ReasonDraining, rejected.Reason)
 		assert.Equal(t, 503, rejected.StatusCode())
 		late, err := g.Pool("late", bulkhead.PoolConfig{Max: 1})
 		require.NoError(t, err)

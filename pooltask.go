@@ -92,13 +92,13 @@ func (t *poolTask) turnedAway(ctx context.Context, err error) error {
 	reason, refused := reasonOf(err)
 	switch {
 	case err == bulkhead.ErrDiscarded:
-		return t.reject(policy.Full, err)
+		return t.reject(policy.ReasonFull, err)
 	case refused:
 		return t.reject(reason, err)
 	case ctx.Err() == nil:
 		// Neither the pool nor the caller's context said so, hence the fallback.
 		// (One that returns an error of the pool's own is taken for the pool.)
-		_ = t.reject(policy.Full, bulkhead.ErrFull)
+		_ = t.reject(policy.ReasonFull, bulkhead.ErrFull)
 	}
 	return err
 }

@@ -76,7 +76,7 @@ func (g *Guard) Snapshot() Snapshot {
 // and one for all pools.
 func (g *Guard) compartments() [][]*compartment {
 	var groups [][]*compartment
-	for i, r := range g.set.Policies() {
+	for i, r := range g.set.Rules() {
 		for s := range g.sides {
 			switch p := g.sides[s].places[i]; {
 			case p.fixed != nil:

@@ -239,8 +239,8 @@ func TestNothingIsBuiltForSpansThatAreNotRecorded(t *testing.T) {
 	assert.NotPanics(t, func() {
 		hooks.Wait(t.Context(), watertight.WaitEvent{})
 		hooks.Release(hooks.Grant(t.Context(), watertight.GrantEvent{}), watertight.ReleaseEvent{})
-		hooks.Reject(t.Context(), watertight.RejectEvent{Reason: policy.Full})
-		hooks.Reject(t.Context(), watertight.RejectEvent{Reason: policy.Open})
+		hooks.Reject(t.Context(), watertight.RejectEvent{Reason: policy.ReasonFull})
+		hooks.Reject(t.Context(), watertight.RejectEvent{Reason: policy.ReasonOpen})
 		hooks.Transition(t.Context(), watertight.TransitionEvent{})
 	})
 	assert.Empty(t, recorder.Started())

@@ -45,7 +45,7 @@ func (t *telemetry) wait(ctx context.Context, e watertight.WaitEvent) {
 
 func (t *telemetry) reject(ctx context.Context, e watertight.RejectEvent) {
 	name := bulkheadRejectSpan
-	if e.Reason == policy.Open {
+	if e.Reason == policy.ReasonOpen {
 		name = breakerRejectSpan
 	}
 	_, span := t.tracers.get().Start(ctx, name)
@@ -55,7 +55,7 @@ func (t *telemetry) reject(ctx context.Context, e watertight.RejectEvent) {
 	}
 	reason := e.Reason.String()
 	attrs := append(attributesOf(e.Compartment, 6), reasonKey.String(reason), errorTypeKey.String(reason))
-	if e.Reason == policy.Open {
+	if e.Reason == policy.ReasonOpen {
 		attrs = append(attrs, breakerStateKey.String(e.Breaker.String()))
 	} else if e.Limit > 0 { // while draining, also what has no bulkhead refuses
 		attrs = append(attrs, limitKey.Int(e.Limit), inFlightKey.Int(e.InFlight), queuedKey.Int(e.Queued))

@@ -337,7 +337,7 @@ func TestHooksTakeAnyKindOfReason(t *testing.T) {
 	// Nothing that is handed in can make a name or an error type unbounded.
 	r := newRig(t, oneClientPermit)
 	hooks := metrics.New(metrics.WithTracerProvider(r.provider))
-	for _, reason := range []policy.Reason{policy.Full, policy.WaitTimeout, policy.Open, policy.Draining, policy.Canceled} {
+	for _, reason := range []policy.Reason{policy.ReasonFull, policy.ReasonWaitTimeout, policy.ReasonOpen, policy.ReasonDraining, policy.ReasonCanceled} {
 		hooks.Reject(t.Context(), watertight.RejectEvent{Reason: reason, Err: errors.New("secret")})
 	}
 	var names, types []string

@@ -62,7 +62,7 @@ func TestAPassedOnRefusalIsNoFailureOfTheRoute(t *testing.T) {
 		}))
 	}
 	refuse := wrapped(func(w http.ResponseWriter, r *http.Request) {
-		middleware.WriteRejection(w, r, &watertight.RejectedError{Reason: policy.Full, Err: bulkhead.ErrFull})
+		middleware.WriteRejection(w, r, &watertight.RejectedError{Reason: policy.ReasonFull, Err: bulkhead.ErrFull})
 	})
 	for range 10 {
 		w := httptest.NewRecorder()

@@ -127,15 +127,15 @@ func retryAfterSeconds(d time.Duration) int64 {
 
 func describe(r policy.Reason) (title, detail string) {
 	switch r {
-	case policy.Full:
+	case policy.ReasonFull:
 		return "At capacity", "All permits for this kind of request are in use. The request was not processed."
-	case policy.WaitTimeout:
+	case policy.ReasonWaitTimeout:
 		return "Waited too long", "No permit for this kind of request became free in time. The request was not processed."
-	case policy.Open:
+	case policy.ReasonOpen:
 		return "Temporarily suspended", "Requests of this kind have been failing or slow and are suspended. The request was not processed."
-	case policy.Draining:
+	case policy.ReasonDraining:
 		return "Shutting down", "This server is shutting down. The request was not processed."
-	case policy.Canceled:
+	case policy.ReasonCanceled:
 		return "Given up", "The client left, or the time for the request ran out, before it got a permit. The request was not processed."
 	}
 	return "Refused", "The request was not processed."

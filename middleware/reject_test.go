@@ -74,7 +74,7 @@ func TestRetryAfterOfARejectedError(t *testing.T) {
 	} {
 		w := httptest.NewRecorder()
 		w.Header().Set("Retry-After", "7")
-		middleware.WriteRejection(w, httptest.NewRequest("GET", "/", nil), &watertight.RejectedError{Reason: policy.Full, RetryAfter: retryAfter})
+		middleware.WriteRejection(w, httptest.NewRequest("GET", "/", nil), &watertight.RejectedError{Reason: policy.ReasonFull, RetryAfter: retryAfter})
 		assert.Equal(t, want, w.Header()["Retry-After"], "%v", retryAfter)
 	}
 }
@@ -82,7 +82,7 @@ func TestRetryAfterOfARejectedError(t *testing.T) {
 // E21: the whole document, for each reason.
 func TestProblemDocument(t *testing.T) {
 	for why, status := range map[policy.Reason]int{
-		policy.Full: 503, policy.WaitTimeout: 408, policy.Open: 503, policy.Draining: 503, policy.Canceled: 503, policy.Reason(200): 503,
+		policy.ReasonFull: 503, policy.ReasonWaitTimeout: 408, policy.ReasonOpen: 503, policy.ReasonDraining: 503, policy.ReasonCanceled: 503, policy.Reason(200): 503,
 	} {
 		for _, method := range []string{"GET", "POST", "HEAD"} {
 			t.Run(fmt.Sprint(why, " ", method), func(t *testing.T) {
@@ -119,7 +119,7 @@ func TestProblemDocument(t *testing.T) {
 func TestProblemTypesAreDocumented(t *testing.T) {
 	doc, err := os.ReadFile("../docs/rejections.md")
 	require.NoError(t, err)
-	for _, why := range []policy.Reason{policy.Full, policy.WaitTimeout, policy.Open, policy.Draining, policy.Canceled} {
+	for _, why := range []policy.Reason{policy.ReasonFull, policy.ReasonWaitTimeout, policy.ReasonOpen, policy.ReasonDraining, policy.ReasonCanceled} {
 		assert.Contains(t, string(doc), "\n## "+why.String()+"\n")
 	}
 }
@@ -366,7 +366,7 @@ func (c *headerCounter) WriteHeader(status int) {
 
 // A gateway answers for its upstream's compartment.
 func TestWriteRejectionForAGateway(t *testing.T) {
-	err := error(fmt.Errorf("round trip: %w", &watertight.RejectedError{Policy: "payments", Key: "http://secret.internal:80", Reason: policy.Open, RetryAfter: 1500 * time.Millisecond}))
+	err := error(fmt.Errorf("round trip: %w", &watertight.RejectedError{Policy: "payments", Key: "http://secret.internal:80", Reason: policy.ReasonOpen, RetryAfter: 1500 * time.Millisecond}))
 	var rejected *watertight.RejectedError
 	require.True(t, errors.As(err, &rejected))
 	w := httptest.NewRecorder()

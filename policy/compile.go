@@ -24,11 +24,11 @@ const (
 var (
 	defaultFailureStatus = StatusRange{500, 599}
 	defaultStatus        = [len(reasonNames)]int{
-		Full:        503,
-		WaitTimeout: 408,
-		Open:        503,
-		Draining:    503,
-		Canceled:    503,
+		ReasonFull:        503,
+		ReasonWaitTimeout: 408,
+		ReasonOpen:        503,
+		ReasonDraining:    503,
+		ReasonCanceled:    503,
 	}
 )
 

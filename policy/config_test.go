@@ -38,8 +38,8 @@ func TestProblemsOfConfigs(t *testing.T) {
 		{policy.Policy{Name: "a", Bulkhead: &policy.Bulkhead{MaxConcurrent: -1}}, `policy "a": bulkhead.maxConcurrent is -1; it must be 1 to 1000000000`},
 		{policy.Policy{Name: "a", Bulkhead: &policy.Bulkhead{MaxConcurrent: 1, MaxWait: -1}}, `policy "a": bulkhead.maxWait is -1ns; it must be 0 to 8760h`},
 		{policy.Policy{Name: "a", Bulkhead: ok, Reject: policy.Reject{RetryAfter: new(-time.Second)}}, `policy "a": reject.retryAfter is -1s; it must be 0 to 8760h`},
-		{policy.Policy{Name: "a", Bulkhead: ok, Reject: policy.Reject{Status: map[policy.Reason]int{policy.Full: 0}}}, `policy "a": reject.status.full is 0; it must be 400 to 599`},
-		{policy.Policy{Name: "a", Bulkhead: ok, Reject: policy.Reject{Status: map[policy.Reason]int{9: 503}}}, `policy "a": reject.status.Reason(9): there is no such reason; use Full, WaitTimeout, Open, Draining or Canceled`},
+		{policy.Policy{Name: "a", Bulkhead: ok, Reject: policy.Reject{Status: map[policy.Reason]int{policy.ReasonFull: 0}}}, `policy "a": reject.status.full is 0; it must be 400 to 599`},
+		{policy.Policy{Name: "a", Bulkhead: ok, Reject: policy.Reject{Status: map[policy.Reason]int{9: 503}}}, `policy "a": reject.status.Reason(9): there is no such reason; use ReasonFull, ReasonWaitTimeout, ReasonOpen, ReasonDraining or ReasonCanceled`},
 		{breaker(policy.Breaker{FailureRate: math.NaN()}), `policy "a": breaker.failureRate is NaN; it must be a percentage: more than 0, at most 100`},
 		{breaker(policy.Breaker{FailureRate: -1}), `policy "a": breaker.failureRate is -1; it must be a percentage: more than 0, at most 100`},
 		{breaker(policy.Breaker{SlowCallRate: math.Inf(1)}), `policy "a": breaker.slowCallRate is +Inf; it must be a percentage: more than 0, at most 100`},
@@ -67,10 +67,10 @@ func TestNewDiffersFromFilesInZeroes(t *testing.T) {
 		policy.Policy{Name: "b", Bulkhead: &policy.Bulkhead{MaxConcurrent: 1, MaxWait: time.Second, MaxQueue: -1}},
 		policy.Policy{Name: "c", Breaker: &policy.Breaker{HalfOpen: policy.HalfOpen{ProbeTimeout: -time.Hour}, FailureStatus: []policy.StatusRange{}}},
 	)
-	assert.Equal(t, 1000, set.Policies()[0].Bulkhead.MaxQueue)
-	assert.Equal(t, 0, set.Policies()[1].Bulkhead.MaxQueue)
-	assert.Negative(t, set.Policies()[2].Breaker.HalfOpen.ProbeTimeout)
-	assert.False(t, set.Policies()[2].Breaker.IsFailure(500), "an empty list, unlike nil, has no status")
+	assert.Equal(t, 1000, set.Rules()[0].Bulkhead.MaxQueue)
+	assert.Equal(t, 0, set.Rules()[1].Bulkhead.MaxQueue)
+	assert.Negative(t, set.Rules()[2].Breaker.HalfOpen.ProbeTimeout)
+	assert.False(t, set.Rules()[2].Breaker.IsFailure(500), "an empty list, unlike nil, has no status")
 
 	set = mustNew(t, policy.Policy{Name: "d", Exempt: true, Match: []policy.Match{}})
 	assert.NotNil(t, set.Match(&policy.Request{Side: policy.Server, EscapedPath: "/any"}).Exempt)
@@ -128,7 +128,7 @@ var configs = rapid.Custom(func(t *rapid.T) policy.Config {
 		}
 		if !p.Exempt || rapid.Bool().Draw(t, "reject?") {
 			if status := mostly("full", 429, 200); status != 0 {
-				p.Reject.Status = map[policy.Reason]int{policy.Full: status}
+				p.Reject.Status = map[policy.Reason]int{policy.ReasonFull: status}
 			}
 			p.Reject.RetryAfter = sometimes(t, "retryAfter", rapid.Just(new(time.Minute)))
 		}
@@ -251,7 +251,7 @@ func TestFilesAndConfigsAreOne(t *testing.T) {
 		}
 		good++
 		require.NoError(t, fileErr, "%s", file)
-		require.Equal(t, fromCode.Policies(), fromFile.Policies(), "%s", file)
+		require.Equal(t, fromCode.Rules(), fromFile.Rules(), "%s", file)
 		require.Equal(t, fromCode.Defaults(), fromFile.Defaults())
 		require.Equal(t, fromCode.UsesRoutes(), fromFile.UsesRoutes())
 		got := messages(fromFile.Warnings())

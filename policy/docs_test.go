@@ -38,6 +38,6 @@ func TestPackageDocumentation(t *testing.T) {
 	require.True(t, ok)
 	set, err := policy.Parse("doc.go", []byte("version: 1\n"+strings.ReplaceAll(file, "//\t", "")))
 	require.NoError(t, err)
-	assert.Len(t, set.Policies(), 3)
+	assert.Len(t, set.Rules(), 3)
 	assert.Empty(t, set.Warnings())
 }

@@ -48,7 +48,7 @@ func ExampleLoad() {
 		fmt.Println(err)
 		return
 	}
-	for _, p := range policies.Policies() {
+	for _, p := range policies.Rules() {
 		fmt.Println(p.Name, p.Side)
 	}
 	// Output:
@@ -88,7 +88,7 @@ func ExampleNew() {
 			Per:      policy.PerPolicy,
 			Bulkhead: &policy.Bulkhead{MaxConcurrent: 8, MaxQueue: 16, MaxWait: 2 * time.Second},
 			Reject: policy.Reject{
-				Status:     map[policy.Reason]int{policy.Full: http.StatusTooManyRequests},
+				Status:     map[policy.Reason]int{policy.ReasonFull: http.StatusTooManyRequests},
 				RetryAfter: new(5 * time.Second),
 			},
 		}},
@@ -97,8 +97,8 @@ func ExampleNew() {
 		fmt.Println(err)
 		return
 	}
-	uploads := policies.Policies()[0]
-	fmt.Println(uploads.RejectStatus(policy.Full), uploads.RejectStatus(policy.WaitTimeout), uploads.RetryAfter)
+	uploads := policies.Rules()[0]
+	fmt.Println(uploads.RejectStatus(policy.ReasonFull), uploads.RejectStatus(policy.ReasonWaitTimeout), uploads.RetryAfter)
 	// Output:
 	// 429 408 5s
 }
@@ -168,7 +168,7 @@ policies:
 		fmt.Println(err)
 		return
 	}
-	breaker := policies.Policies()[0].Breaker
+	breaker := policies.Rules()[0].Breaker
 	fmt.Println(breaker.IsFailure(429), breaker.IsFailure(502), breaker.IsFailure(504))
 	// Output:
 	// true true false

@@ -143,7 +143,7 @@ func rejectDraftOf(p *problems, c *Reject, label string) rejectDraft {
 	for _, reason := range slices.Sorted(maps.Keys(c.Status)) {
 		name := label + ".status." + reason.String()
 		if int(reason) >= len(reasonNames) {
-			p.errorf(at{}, "%s: there is no such reason; use Full, WaitTimeout, Open, Draining or Canceled", name)
+			p.errorf(at{}, "%s: there is no such reason; use ReasonFull, ReasonWaitTimeout, ReasonOpen, ReasonDraining or ReasonCanceled", name)
 			continue
 		}
 		d.status = append(d.status, statusDraft{reason, field[int]{name: name, v: c.Status[reason], set: true}})

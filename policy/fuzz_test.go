@@ -37,13 +37,13 @@ func FuzzParse(f *testing.F) {
 		}
 		checkProblems(t, set.Warnings())
 		names := map[string]bool{}
-		for i, r := range set.Policies() {
+		for i, r := range set.Rules() {
 			require.Equal(t, i, r.Index)
 			require.NotEmpty(t, r.Name)
 			require.False(t, names[r.Name], "name %q twice", r.Name)
 			names[r.Name] = true
 			require.Equal(t, r.Exempt, r.Bulkhead == nil && r.Breaker == nil)
-			for reason := policy.Full; reason <= policy.Canceled; reason++ {
+			for reason := policy.ReasonFull; reason <= policy.ReasonCanceled; reason++ {
 				require.True(t, r.RejectStatus(reason) >= 400 && r.RejectStatus(reason) <= 599)
 			}
 			require.False(t, r.RetryAfter < 0)

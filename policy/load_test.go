@@ -37,7 +37,7 @@ policies:
     exempt: true
 `)
 	assert.Equal(t, policy.Defaults{MaxCompartments: 10000, Idle: 10 * time.Minute}, set.Defaults())
-	rules := set.Policies()
+	rules := set.Rules()
 	require.Len(t, rules, 3)
 
 	a := rules[0]
@@ -59,7 +59,7 @@ policies:
 	assert.Equal(t, []policy.StatusRange{{From: 500, To: 599}}, a.Breaker.FailureStatus)
 	assert.Equal(t, time.Second, a.RetryAfter)
 	for reason, want := range map[policy.Reason]int{
-		policy.Full: 503, policy.WaitTimeout: 408, policy.Open: 503, policy.Draining: 503, policy.Canceled: 503,
+		policy.ReasonFull: 503, policy.ReasonWaitTimeout: 408, policy.ReasonOpen: 503, policy.ReasonDraining: 503, policy.ReasonCanceled: 503,
 	} {
 		assert.Equal(t, want, a.RejectStatus(reason), reason.String())
 	}
@@ -104,7 +104,7 @@ policies:
 `)
 	assert.Empty(t, set.Warnings())
 	assert.Equal(t, policy.Defaults{MaxCompartments: 5, Idle: time.Hour}, set.Defaults())
-	r := set.Policies()[0]
+	r := set.Rules()[0]
 	assert.Equal(t, policy.PerHost, r.PerOn(policy.Server))
 	assert.Equal(t, policy.BulkheadSettings{MaxConcurrent: 1, MaxQueue: 2, MaxWait: 3 * time.Millisecond}, *r.Bulkhead)
 	b := r.Breaker
@@ -123,7 +123,7 @@ policies:
 		assert.Equal(t, want, b.IsFailure(status), "status %d", status)
 	}
 	for reason, want := range map[policy.Reason]int{
-		policy.Full: 429, policy.WaitTimeout: 503, policy.Open: 599, policy.Draining: 400, policy.Canceled: 499, policy.Reason(99): 503,
+		policy.ReasonFull: 429, policy.ReasonWaitTimeout: 503, policy.ReasonOpen: 599, policy.ReasonDraining: 400, policy.ReasonCanceled: 499, policy.Reason(99): 503,
 	} {
 		assert.Equal(t, want, r.RejectStatus(reason), reason.String())
 	}
@@ -160,8 +160,8 @@ policies:
     bulkhead: *small
     reject: {retryAfter: *wait}
 `)
-	assert.Equal(t, 3, set.Policies()[1].Bulkhead.MaxConcurrent)
-	assert.Equal(t, 10*time.Millisecond, set.Policies()[1].RetryAfter)
+	assert.Equal(t, 3, set.Rules()[1].Bulkhead.MaxConcurrent)
+	assert.Equal(t, 10*time.Millisecond, set.Rules()[1].RetryAfter)
 }
 
 func TestLoad(t *testing.T) {
@@ -173,7 +173,7 @@ func TestLoad(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, []byte("version: 1\npolicies: [{name: a, breaker: {}}]\n"), 0o600))
 	set, err := policy.Load(path)
 	require.NoError(t, err)
-	assert.Equal(t, "a", set.Policies()[0].Name)
+	assert.Equal(t, "a", set.Rules()[0].Name)
 
 	require.NoError(t, os.WriteFile(path, []byte("version: 1\npolicies: [{name: a, braker: {}}]\n"), 0o600))
 	_, err = policy.Load(path)
@@ -242,7 +242,7 @@ policies:
 		{policy.PerRoute, policy.PerHost},
 		{policy.PerHost, policy.PerHost},
 	} {
-		r := set.Policies()[i]
+		r := set.Rules()[i]
 		assert.Equal(t, want, [2]policy.Per{r.PerOn(policy.Server), r.PerOn(policy.Client)}, r.Name)
 	}
 }
@@ -251,6 +251,6 @@ func TestNames(t *testing.T) {
 	assert.Equal(t, "both server client Side(3)", fmt.Sprint(policy.Both, " ", policy.Server, " ", policy.Client, " ", policy.Side(3)))
 	assert.Equal(t, "default policy route host Per(4)", fmt.Sprint(policy.PerDefault, " ", policy.PerPolicy, " ", policy.PerRoute, " ", policy.PerHost, " ", policy.Per(4)))
 	assert.Equal(t, "headers body Settle(2)", fmt.Sprint(policy.SettleHeaders, " ", policy.SettleBody, " ", policy.Settle(2)))
-	assert.Equal(t, "full wait_timeout open draining canceled Reason(5)", fmt.Sprint(policy.Full, " ", policy.WaitTimeout, " ", policy.Open, " ", policy.Draining, " ", policy.Canceled, " ", policy.Reason(5)))
+	assert.Equal(t, "full wait_timeout open draining canceled Reason(5)", fmt.Sprint(policy.ReasonFull, " ", policy.ReasonWaitTimeout, " ", policy.ReasonOpen, " ", policy.ReasonDraining, " ", policy.ReasonCanceled, " ", policy.Reason(5)))
 	assert.Equal(t, "503 503 500-599", fmt.Sprint(policy.StatusRange{From: 503}, " ", policy.StatusRange{From: 503, To: 503}, " ", policy.StatusRange{From: 500, To: 599}))
 }

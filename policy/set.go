@@ -11,9 +11,9 @@ type Set struct {
 	routes   bool
 }
 
-// Policies returns the compiled policies in order. The caller must not change
+// Rules returns the compiled policies in order. The caller must not change
 // the slice nor what it points to.
-func (s *Set) Policies() []*Rule { return s.rules }
+func (s *Set) Rules() []*Rule { return s.rules }
 
 // Defaults returns the defaults with nothing left at zero.
 func (s *Set) Defaults() Defaults {

@@ -78,18 +78,18 @@ var settleNames = [...]string{SettleHeaders: "headers", SettleBody: "body"}
 type Reason uint8
 
 const (
-	// Full means that no permit was free and that there was no room, or no
+	// ReasonFull means that no permit was free and that there was no room, or no
 	// time allowed, to wait for one.
-	Full Reason = iota
-	// WaitTimeout means that the request waited for a permit as long as its
+	ReasonFull Reason = iota
+	// ReasonWaitTimeout means that the request waited for a permit as long as its
 	// policy lets it, in vain.
-	WaitTimeout
-	// Open means that the breaker is open, or half-open with no probe left.
-	Open
-	// Draining means that the process is shutting down.
-	Draining
-	// Canceled means that the caller left while it was queued.
-	Canceled
+	ReasonWaitTimeout
+	// ReasonOpen means that the breaker is open, or half-open with no probe left.
+	ReasonOpen
+	// ReasonDraining means that the process is shutting down.
+	ReasonDraining
+	// ReasonCanceled means that the caller left while it was queued.
+	ReasonCanceled
 )
 
 // String returns "full", "wait_timeout", "open", "draining" or "canceled", as
@@ -97,11 +97,11 @@ const (
 func (r Reason) String() string { return nameOf(reasonNames[:], r, "Reason") }
 
 var reasonNames = [...]string{
-	Full:        "full",
-	WaitTimeout: "wait_timeout",
-	Open:        "open",
-	Draining:    "draining",
-	Canceled:    "canceled",
+	ReasonFull:        "full",
+	ReasonWaitTimeout: "wait_timeout",
+	ReasonOpen:        "open",
+	ReasonDraining:    "draining",
+	ReasonCanceled:    "canceled",
 }
 
 // nameOf returns the name of v, or TYPE(v) if it has none.

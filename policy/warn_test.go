@@ -94,7 +94,7 @@ policies:
   - {name: d, match: [{path: /d}], breaker: {window: {time: 1s}, minCalls: 1000}}
 `)
 	var got []int
-	for _, r := range set.Policies() {
+	for _, r := range set.Rules() {
 		got = append(got, r.Breaker.MinCalls)
 	}
 	assert.Equal(t, []int{10, 30, 30, 1000}, got)

@@ -225,7 +225,7 @@ func TestTheBooksBalance(t *testing.T) {
 	assert.EqualValues(t, l.left.Load(), c.Left)
 	assert.GreaterOrEqual(t, c.Leaked, uint64(limit)) // an abandoned body may be found before its context ends
 	sum, refused := l.reached.Load()+l.left.Load(), int64(0)
-	for _, reason := range []policy.Reason{policy.Full, policy.WaitTimeout, policy.Open, policy.Draining} {
+	for _, reason := range []policy.Reason{policy.ReasonFull, policy.ReasonWaitTimeout, policy.ReasonOpen, policy.ReasonDraining} {
 		n := l.refused[reason].Load()
 		assert.EqualValues(t, n, c.Rejected[reason.String()], reason.String())
 		sum, refused = sum+n, refused+n

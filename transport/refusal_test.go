@@ -31,7 +31,7 @@ type situation struct {
 	yaml   string
 	set    func(*testing.T, *watertight.Guard, http.RoundTripper) context.Context
 	want   error         // what errors.Is finds
-	reason policy.Reason // policy.Canceled: the error is the context's own
+	reason policy.Reason // policy.ReasonCanceled: the error is the context's own
 	after  time.Duration // how long the call waits before it is refused
 	retry  time.Duration // RejectedError.RetryAfter
 }
@@ -43,7 +43,7 @@ var situations = []situation{
 			hang(t, rt)
 			return t.Context()
 		},
-		want: bulkhead.ErrFull, reason: policy.Full, retry: 3 * time.Second,
+		want: bulkhead.ErrFull, reason: policy.ReasonFull, retry: 3 * time.Second,
 	},
 	{
 		name: "queue full", yaml: `  - {name: p, bulkhead: {maxConcurrent: 1, maxQueue: 1, maxWait: 1m}}`,
@@ -52,7 +52,7 @@ var situations = []situation{
 			hang(t, rt)
 			return t.Context()
 		},
-		want: bulkhead.ErrFull, reason: policy.Full, retry: time.Second,
+		want: bulkhead.ErrFull, reason: policy.ReasonFull, retry: time.Second,
 	},
 	{
 		name: "wait timeout", yaml: `  - {name: p, bulkhead: {maxConcurrent: 1, maxWait: 70ms}}`,
@@ -60,7 +60,7 @@ var situations = []situation{
 			hang(t, rt)
 			return t.Context()
 		},
-		want: bulkhead.ErrWaitTimeout, reason: policy.WaitTimeout, after: 70 * time.Millisecond, retry: time.Second,
+		want: bulkhead.ErrWaitTimeout, reason: policy.ReasonWaitTimeout, after: 70 * time.Millisecond, retry: time.Second,
 	},
 	{
 		name: "open", yaml: `  - {name: p, breaker: {minCalls: 1, openFor: 1500ms}}`,
@@ -68,7 +68,7 @@ var situations = []situation{
 			fail(t, rt)
 			return t.Context()
 		},
-		want: breaker.ErrOpen, reason: policy.Open, retry: 1500 * time.Millisecond,
+		want: breaker.ErrOpen, reason: policy.ReasonOpen, retry: 1500 * time.Millisecond,
 	},
 	{
 		name: "half-open without a probe left", yaml: `  - {name: p, breaker: {minCalls: 1, openFor: 1s, halfOpen: {calls: 1}}, reject: {retryAfter: 9s}}`,
@@ -78,7 +78,7 @@ var situations = []situation{
 			hang(t, rt)
 			return t.Context()
 		},
-		want: breaker.ErrOpen, reason: policy.Open, retry: 9 * time.Second,
+		want: breaker.ErrOpen, reason: policy.ReasonOpen, retry: 9 * time.Second,
 	},
 	{
 		name: "the breaker opens while the call queues", yaml: `  - {name: p, bulkhead: {maxConcurrent: 1, maxWait: 1m}, breaker: {minCalls: 1, openFor: 2s}}`,
@@ -87,7 +87,7 @@ var situations = []situation{
 			time.AfterFunc(50*time.Millisecond, func() { inside <- errors.New("connection refused") })
 			return t.Context()
 		},
-		want: breaker.ErrOpen, reason: policy.Open, after: 50 * time.Millisecond, retry: 2 * time.Second,
+		want: breaker.ErrOpen, reason: policy.ReasonOpen, after: 50 * time.Millisecond, retry: 2 * time.Second,
 	},
 	{
 		name: "draining", yaml: `  - {name: p, bulkhead: {maxConcurrent: 1}}`,
@@ -95,7 +95,7 @@ var situations = []situation{
 			require.NoError(t, g.Drain(t.Context()))
 			return t.Context()
 		},
-		want: bulkhead.ErrClosed, reason: policy.Draining, retry: time.Second,
+		want: bulkhead.ErrClosed, reason: policy.ReasonDraining, retry: time.Second,
 	},
 	{
 		name: "draining while the call queues", yaml: `  - {name: p, bulkhead: {maxConcurrent: 1, maxWait: 1m}}`,
@@ -108,7 +108,7 @@ var situations = []situation{
 			})
 			return t.Context()
 		},
-		want: bulkhead.ErrClosed, reason: policy.Draining, after: 20 * time.Millisecond, retry: time.Second,
+		want: bulkhead.ErrClosed, reason: policy.ReasonDraining, after: 20 * time.Millisecond, retry: time.Second,
 	},
 	{
 		name: "dead context, a permit is free", yaml: `  - {name: p, bulkhead: {maxConcurrent: 1}, breaker: {}}`,
@@ -117,7 +117,7 @@ var situations = []situation{
 			cancel()
 			return ctx
 		},
-		want: context.Canceled, reason: policy.Canceled,
+		want: context.Canceled, reason: policy.ReasonCanceled,
 	},
 	{
 		name: "cancelled while queued", yaml: `  - {name: p, bulkhead: {maxConcurrent: 1, maxWait: 5s}}`,
@@ -127,7 +127,7 @@ var situations = []situation{
 			time.AfterFunc(30*time.Millisecond, cancel)
 			return ctx
 		},
-		want: context.Canceled, reason: policy.Canceled, after: 30 * time.Millisecond,
+		want: context.Canceled, reason: policy.ReasonCanceled, after: 30 * time.Millisecond,
 	},
 	{
 		name: "deadline while queued", yaml: `  - {name: p, bulkhead: {maxConcurrent: 1, maxWait: 5s}}`,
@@ -137,7 +137,7 @@ var situations = []situation{
 			t.Cleanup(cancel)
 			return ctx
 		},
-		want: context.DeadlineExceeded, reason: policy.Canceled, after: 30 * time.Millisecond,
+		want: context.DeadlineExceeded, reason: policy.ReasonCanceled, after: 30 * time.Millisecond,
 	},
 }
 
@@ -201,7 +201,7 @@ func TestRefusal(t *testing.T) {
 				assert.GreaterOrEqual(t, closes, 1)
 
 				require.ErrorIs(t, err, s.want)
-				if s.reason == policy.Canceled {
+				if s.reason == policy.ReasonCanceled {
 					assert.Equal(t, s.want, err, "the context's own error, untouched")
 					return
 				}
@@ -303,7 +303,7 @@ func TestRefusalThroughAClient(t *testing.T) {
 				assert.Equal(t, s.want == bulkhead.ErrWaitTimeout, errors.Is(err, bulkhead.ErrWaitTimeout))
 
 				var rejected *watertight.RejectedError
-				assert.Equal(t, s.reason != policy.Canceled, errors.As(err, &rejected))
+				assert.Equal(t, s.reason != policy.ReasonCanceled, errors.As(err, &rejected))
 			})
 		})
 	}

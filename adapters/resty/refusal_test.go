@@ -32,18 +32,18 @@ func TestRefusalsAreNotRetried(t *testing.T) {
 		ready func(t *testing.T, g *watertight.Guard, c *resty.Client) (after func())
 		takes time.Duration
 	}{
-		"open": {policy.Open, breaker.ErrOpen, tripsAtOnce,
+		"open": {policy.ReasonOpen, breaker.ErrOpen, tripsAtOnce,
 			func(t *testing.T, _ *watertight.Guard, c *resty.Client) func() {
 				_, err := c.R().Get("http://up/")
 				require.NoError(t, err)
 				return func() {}
 			}, 0},
-		"full": {policy.Full, bulkhead.ErrFull, onePermit, holdOne, 0},
-		"wait_timeout": {policy.WaitTimeout, bulkhead.ErrWaitTimeout, tripsAtOnce, func(t *testing.T, g *watertight.Guard, c *resty.Client) func() {
+		"full": {policy.ReasonFull, bulkhead.ErrFull, onePermit, holdOne, 0},
+		"wait_timeout": {policy.ReasonWaitTimeout, bulkhead.ErrWaitTimeout, tripsAtOnce, func(t *testing.T, g *watertight.Guard, c *resty.Client) func() {
 			c.GetClient().Transport.(interface{ Base() http.RoundTripper }).Base().(*upstream).answer = func() (int, error) { return 200, nil }
 			return holdOne(t, g, c)
 		}, 200 * time.Millisecond},
-		"draining": {policy.Draining, bulkhead.ErrClosed, onePermit,
+		"draining": {policy.ReasonDraining, bulkhead.ErrClosed, onePermit,
 			func(t *testing.T, g *watertight.Guard, _ *resty.Client) func() {
 				require.NoError(t, g.Drain(context.Background()))
 				return func() {}

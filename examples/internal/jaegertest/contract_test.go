@@ -37,7 +37,7 @@ func contractOf(t *testing.T, files ...string) contract {
 	for _, file := range files {
 		set, err := policy.Load(file)
 		require.NoError(t, err)
-		for _, r := range set.Policies() {
+		for _, r := range set.Rules() {
 			require.NotContains(t, c.rules, r.Name)
 			c.rules[r.Name] = r
 		}
@@ -185,10 +185,10 @@ func (c contract) errors(t *testing.T, tr *trace, s *span, r *policy.Rule) {
 }
 
 var reasons = map[string]policy.Reason{
-	"full":         policy.Full,
-	"wait_timeout": policy.WaitTimeout,
-	"open":         policy.Open,
-	"draining":     policy.Draining,
+	"full":         policy.ReasonFull,
+	"wait_timeout": policy.ReasonWaitTimeout,
+	"open":         policy.ReasonOpen,
+	"draining":     policy.ReasonDraining,
 }
 
 func (c contract) wait(t *testing.T, tr *trace, s *span, r *policy.Rule) {

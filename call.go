@@ -144,7 +144,6 @@ func (c *Call) depart() {
 		c.breaker.unpin()
 	}
 	if c.gated {
-		c.gated = false
 		c.side.gate.leave()
 	}
 }

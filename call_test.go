@@ -92,6 +92,7 @@ func TestOnlyTheFirstSettleBeforeTheReleaseCounts(t *testing.T) {
 	c.SettleStatus(500)
 	c.Release()
 	assert.Equal(t, "ok", filed(t, g))
+	assert.Equal(t, 1, compartment(t, g, "all", "").Breaker.Calls)
 }
 
 // A settled call still holds its permit: the client's is that of the body.
@@ -152,4 +153,16 @@ policies: [{name: hosts, side: client, bulkhead: {maxConcurrent: 9}}]
 		assert.Zero(t, c.Bulkhead.InFlight)
 	}
 	assert.Equal(t, 2, strings.Count(log.String(), "policy=hosts"))
+}
+
+// Without a logger of its own, a Guard takes the default of the moment.
+func TestTheDefaultLogger(t *testing.T) {
+	g := guard(t, watched)
+	c := admit(t, g, to("a"))
+	var log bytes.Buffer
+	defer slog.SetDefault(slog.Default())
+	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+	c.Leak()
+	assert.Contains(t, log.String(), "level=WARN")
+	assert.Contains(t, log.String(), "policy=all side=client")
 }

@@ -23,6 +23,7 @@ version: 1
 policies:
   - {name: health, match: [{path: /healthz}], exempt: true}
   - {name: slow, match: [{path: /slow}, {host: up}], bulkhead: {maxConcurrent: 1, maxWait: 1h}}
+  - {name: one, match: [{path: /one}], per: policy, bulkhead: {maxConcurrent: 1, maxWait: 1h}}
   - {name: watched, match: [{path: /watched}], breaker: {}}
 `
 
@@ -32,11 +33,14 @@ func TestDrain(t *testing.T) {
 		require.True(t, g.Ready())
 		inside := admit(t, g, on("/slow"))
 		unmatched := admit(t, g, on("/other"))
-		queued := make(chan error, 1)
-		go func() {
-			_, err := g.Admit(t.Context(), on("/slow"))
-			queued <- err
-		}()
+		one := admit(t, g, on("/one"))
+		queued := make(chan error, 2)
+		for _, path := range []string{"/slow", "/one"} {
+			go func() {
+				_, err := g.Admit(t.Context(), on(path))
+				queued <- err
+			}()
+		}
 		synctest.Wait()
 
 		done := make(chan error, 1)
@@ -44,6 +48,7 @@ func TestDrain(t *testing.T) {
 		synctest.Wait()
 		assert.False(t, g.Ready())
 		require.ErrorIs(t, <-queued, bulkhead.ErrClosed, "whoever queues is refused")
+		require.ErrorIs(t, <-queued, bulkhead.ErrClosed)
 		for _, path := range []string{"/slow", "/watched", "/other"} {
 			rej := refused(t, g, on(path), bulkhead.ErrClosed)
 			assert.Equal(t, policy.ReasonDraining, rej.Reason, path)
@@ -55,6 +60,7 @@ func TestDrain(t *testing.T) {
 		call := admit(t, g, to("up")) // what is inside still needs its upstreams
 		unmatched.Release()
 		inside.Release()
+		one.Release()
 		synctest.Wait()
 		select {
 		case err := <-done:

@@ -382,25 +382,57 @@ policies:
 	})
 }
 
-func TestCallsMayBeReleasedOnlyOnceHoweverOften(t *testing.T) {
+func TestCallsAreReleasedOnceHoweverOften(t *testing.T) {
+	var released int
 	g := guard(t, `
 version: 1
+defaults: {maxCompartments: 1}
 policies:
-  - {name: all, per: policy, bulkhead: {maxConcurrent: 2}}
-`)
-	a, b := admit(t, g, on("/")), admit(t, g, on("/"))
-	a.Release()
-	a.Release()
-	a.Leak()
-	assert.Equal(t, 1, compartment(t, g, "all", "").Bulkhead.InFlight)
-	assert.Zero(t, compartment(t, g, "all", "").Leaked)
+  - {name: hosts, side: client, bulkhead: {maxConcurrent: 2}}
+`, watertight.WithHooks(watertight.Hooks{
+		Release: func(context.Context, watertight.ReleaseEvent) { released++ },
+	}))
+	a, b := admit(t, g, to("a")), admit(t, g, to("a"))
+	for range 3 {
+		a.Release()
+		a.Leak()
+	}
+	assert.Equal(t, 1, released)
+	c := compartment(t, g, "hosts", "http://a:80")
+	assert.Equal(t, 1, c.Bulkhead.InFlight)
+	assert.Zero(t, c.Leaked)
+	admit(t, g, to("other")).Release()
+	assert.Equal(t, []string{"(overflow)", "a"}, keys(g), "one is still inside")
+	require.ErrorIs(t, g.Drain(done(t)), context.Canceled)
 	b.Release()
+	require.NoError(t, g.Drain(done(t)))
+}
 
-	var zero watertight.Call
-	zero.SettleFailure()
-	zero.SettleStatus(200)
-	zero.Release()
-	assert.False(t, zero.Watched())
+// Waiting needs no breaker.
+func TestABulkheadAloneMakesWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := guard(t, `
+version: 1
+policies:
+  - {name: all, per: policy, bulkhead: {maxConcurrent: 1, maxWait: 1s}}
+`)
+		held := admit(t, g, on("/"))
+		time.AfterFunc(time.Second-1, held.Release)
+		start := time.Now()
+		c := admit(t, g, on("/"))
+		assert.Equal(t, time.Second-1, time.Since(start))
+		assert.False(t, c.Watched())
+		refused(t, g, on("/"), bulkhead.ErrWaitTimeout)
+		assert.Equal(t, 2*time.Second-1, time.Since(start))
+		c.Release()
+	})
+}
+
+// done returns a context that is.
+func done(t *testing.T) context.Context {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	return ctx
 }
 
 func TestNilSetLimitsNothing(t *testing.T) {

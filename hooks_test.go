@@ -242,6 +242,54 @@ policies:
 	})
 }
 
+// A call runs under what the hooks made of its context, if any of them made one.
+func TestContextIsWhatHooksMadeOfIt(t *testing.T) {
+	const policies = `
+version: 1
+policies:
+  - {name: watched, side: client, match: [{host: watched}], breaker: {}}
+  - {name: limited, side: client, match: [{host: limited}], bulkhead: {maxConcurrent: 9}}
+`
+	arrive := watertight.Hooks{Arrive: func(ctx context.Context, _ *policy.Request) context.Context {
+		return context.WithValue(ctx, ctxKey("arrive"), true)
+	}}
+	grant := watertight.Hooks{Grant: func(ctx context.Context, _ watertight.GrantEvent) context.Context {
+		return context.WithValue(ctx, ctxKey("grant"), true)
+	}}
+	quiet := watertight.Hooks{
+		Arrive: func(context.Context, *policy.Request) context.Context { return nil },
+		Grant:  func(context.Context, watertight.GrantEvent) context.Context { return nil },
+	}
+	for _, test := range []struct {
+		name         string
+		host         string
+		sets         []watertight.Hooks
+		wantA, wantG any
+	}{
+		{"none", "limited", nil, nil, nil},
+		{"quiet ones", "limited", []watertight.Hooks{quiet}, nil, nil},
+		{"Arrive", "limited", []watertight.Hooks{arrive, quiet}, true, nil},
+		{"Grant", "limited", []watertight.Hooks{quiet, grant, quiet}, nil, true},
+		{"both", "limited", []watertight.Hooks{grant, arrive}, true, true},
+		{"Arrive, and a breaker alone", "watched", []watertight.Hooks{arrive, grant}, true, nil},
+		{"Grant, and a breaker alone", "watched", []watertight.Hooks{grant}, nil, nil},
+		{"no policy", "free", []watertight.Hooks{arrive, grant}, nil, nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var opts []watertight.Option
+			for _, h := range test.sets {
+				opts = append(opts, watertight.WithHooks(h))
+			}
+			c := admit(t, guard(t, policies, opts...), to(test.host))
+			ctx, derived := c.Context()
+			assert.Equal(t, test.wantA != nil || test.wantG != nil, derived)
+			assert.Equal(t, test.wantA, ctx.Value(ctxKey("arrive")))
+			assert.Equal(t, test.wantG, ctx.Value(ctxKey("grant")))
+			c.Release()
+		})
+	}
+}
+
 func TestDetachMayCloseAgain(t *testing.T) {
 	var detached int
 	g := guard(t, hooked, watertight.WithHooks(watertight.Hooks{
@@ -262,17 +310,20 @@ func TestDetachMayCloseAgain(t *testing.T) {
 // Two sets are two hooks, of which each is logged once.
 func TestPanicsAreLoggedForEachSetOfHooks(t *testing.T) {
 	var log bytes.Buffer
+	broken := watertight.WithHooks(watertight.Hooks{
+		Attach: func(*watertight.Guard) func() { panic("attach") },
+	})
 	set := watertight.WithHooks(watertight.Hooks{
 		Attach: func(*watertight.Guard) func() { return func() { panic("detach") } },
 		Grant:  func(context.Context, watertight.GrantEvent) context.Context { panic("grant") },
 	})
-	g := guard(t, hooked, watertight.WithLogger(slog.New(slog.NewTextHandler(&log, nil))), set, set)
+	g := guard(t, hooked, watertight.WithLogger(slog.New(slog.NewTextHandler(&log, nil))), set, set, broken)
 	for range 3 {
 		admit(t, g, on("/")).Release()
 	}
 	g.Close()
 	g.Close()
-	for _, line := range []string{"hook=Grant set=0", "hook=Grant set=1", "hook=detach set=0", "hook=detach set=1"} {
+	for _, line := range []string{"hook=Grant set=0", "hook=Grant set=1", "hook=detach set=0", "hook=detach set=1", "hook=Attach set=2"} {
 		assert.Equal(t, 1, strings.Count(log.String(), line+" "), line)
 	}
 }

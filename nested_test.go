@@ -240,6 +240,42 @@ policies:
 	}
 }
 
+// What is not entered further out is entered further in, for itself.
+func TestWhatIsNewFurtherInIsEntered(t *testing.T) {
+	g := twice(t, `
+version: 1
+policies:
+  - {name: outside, side: server, match: [{path: /out}], per: policy, bulkhead: {maxConcurrent: 1}, breaker: {}}
+  - {name: permits, side: server, match: [{path: /permits}], bulkhead: {maxConcurrent: 1}}
+  - {name: outcomes, side: server, match: [{path: /outcomes}], breaker: {minCalls: 1}}
+`)
+	outer := admit(t, g, on("/out"))
+	for _, known := range []bool{true, false} { // with and without a router
+		at := func(path string) *policy.Request {
+			r := on(path)
+			if !known {
+				r.Route, r.RouteKnown = "", false
+			}
+			return r
+		}
+		permit, err := within(t, g, outer, at("/permits"))
+		require.NoError(t, err)
+		assert.False(t, permit.Watched())
+		_, err = within(t, g, outer, at("/permits"))
+		require.ErrorIs(t, err, bulkhead.ErrFull)
+		permit.Release()
+
+		outcome, err := within(t, g, outer, at("/outcomes"))
+		require.NoError(t, err)
+		assert.True(t, outcome.Watched())
+		outcome.SettleStatus(200)
+		outcome.Release()
+	}
+	assert.Equal(t, 2, compartment(t, g, "outcomes", "/outcomes").Breaker.Calls)
+	assert.EqualValues(t, 2, compartment(t, g, "permits", "/permits").Granted)
+	outer.Release()
+}
+
 // Invariant 1: work that a handler left behind has its context, mark and all. It
 // is not inside any more, and what it sends through the Guard is new.
 func TestAMarkEndsWithItsCall(t *testing.T) {

@@ -207,6 +207,7 @@ func TestACallersEndIsWeighedToTheNanosecond(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				g := guard(t, watched)
+				time.Sleep(time.Hour) // a Guard lives longer than a call
 				if test.queued > 0 {
 					for range 10 {
 						time.AfterFunc(test.queued, admit(t, g, to("a")).Release)

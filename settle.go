@@ -58,6 +58,15 @@ func (c *Call) SettleIgnored() {
 	c.watch.Done(c.hookCtx, breaker.Ignored)
 }
 
+// Answering tells the breaker that the answer of a server's call is on its way, so
+// that the call is not overdue from now on, however long the rest takes. It files
+// no outcome, and does nothing after the call was settled.
+func (c *Call) Answering() {
+	if c.breaker != nil && !c.settled {
+		c.watch = c.watch.Responded(c.hookCtx)
+	}
+}
+
 // Responded is SettleStatus for a client's call whose response has a body, unless
 // the policy's breaker has settle: body. In that case nothing is filed yet, and
 // [Call.SettleBody] must follow; until then the breaker does not take the call for

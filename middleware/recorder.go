@@ -14,8 +14,30 @@ import (
 // of the writer that it wraps are kept, and none is invented: see writer.
 type recorder struct {
 	http.ResponseWriter
-	call   watertight.Call
-	status int // 0: not yet written
+	call    watertight.Call
+	status  int  // 0: not yet written
+	written int  // bytes of the body
+	sent    bool // the client has the headers
+}
+
+// buffered is how much of a body net/http keeps back, the headers with it, until
+// the handler flushes or returns.
+const buffered = 2048
+
+// send tells the breaker, once, that the client has the headers: a stream may then
+// last as long as it likes without being overdue.
+func (w *recorder) send() {
+	if !w.sent {
+		w.sent = true
+		w.call.Answering()
+	}
+}
+
+func (w *recorder) wrote(n int) {
+	w.written += n
+	if w.written > buffered {
+		w.send()
+	}
 }
 
 // Unwrap is for http.ResponseController. A Hijacker that the writer beneath
@@ -63,13 +85,17 @@ func (w *recorder) WriteHeader(status int) {
 
 func (w *recorder) Write(p []byte) (int, error) {
 	w.record(http.StatusOK)
-	return w.ResponseWriter.Write(p)
+	n, err := w.ResponseWriter.Write(p)
+	w.wrote(n)
+	return n, err
 }
 
 // WriteString keeps io.WriteString from copying.
 func (w *recorder) WriteString(s string) (int, error) {
 	w.record(http.StatusOK)
-	return io.WriteString(w.ResponseWriter, s)
+	n, err := io.WriteString(w.ResponseWriter, s)
+	w.wrote(n)
+	return n, err
 }
 
 // record notes the final status: the first that is not informational. 101 ends
@@ -101,7 +127,11 @@ func (w *recorder) hijack() (net.Conn, *bufio.ReadWriter, error) {
 
 func (w *recorder) flush() error {
 	w.record(http.StatusOK)
-	return http.NewResponseController(w.ResponseWriter).Flush()
+	err := http.NewResponseController(w.ResponseWriter).Flush()
+	if err == nil {
+		w.send()
+	}
+	return err
 }
 
 // readFrom records what it did, not what it is about to do: a source that

@@ -26,6 +26,7 @@ type RejectedError struct {
 	status int // what the policy answers on a server; 0: the reason's default
 }
 
+// Error names the policy, its compartment, the reason, and when to come back.
 func (e *RejectedError) Error() string {
 	var b strings.Builder
 	b.WriteString("watertight: policy ")

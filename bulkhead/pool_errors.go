@@ -20,6 +20,7 @@ type PanicError struct {
 	Stack []byte
 }
 
+// Error says how the task ended, without its stack.
 func (e *PanicError) Error() string {
 	if e.Value == nil {
 		return "bulkhead: task called runtime.Goexit"

@@ -63,8 +63,8 @@
 //
 // The request is the one that the middleware got, or a copy of it if its
 // context needs an addition: by a hook, or because the Guard wraps several
-// handlers and must know the request again. Pattern and parsed forms are copied
-// back.
+// handlers and must know the request again. What the handler leaves on the copy,
+// such as Pattern, path values and parsed forms, is copied back.
 //
 // # One Guard, several handlers
 //

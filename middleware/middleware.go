@@ -115,13 +115,16 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, call *watertight
 		h.next.ServeHTTP(w, r)
 		return
 	}
+	if r.Trailer == nil && r.ContentLength < 0 && r.ProtoMajor == 1 {
+		// Trailers that the client did not announce are put on the server's
+		// request; where there is a map already, on the copy as well.
+		r.Trailer = make(http.Header)
+	}
 	inner := r.WithContext(ctx)
 	// What routers and form parsers leave on the request that they were given
-	// belongs on the one that others see: a handler further out reads Pattern,
-	// and the server removes the files of MultipartForm.
-	defer func() {
-		r.Pattern = inner.Pattern
-		r.Form, r.PostForm, r.MultipartForm = inner.Form, inner.PostForm, inner.MultipartForm
-	}()
+	// belongs on the one that others see: a handler further out reads Pattern and
+	// path values, and the server removes the files of MultipartForm.
+	outer := r.Context()
+	defer func() { *r = *inner.WithContext(outer) }()
 	h.next.ServeHTTP(w, inner)
 }

@@ -2,6 +2,7 @@ package transport_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -154,4 +155,51 @@ func ExampleWithFallback() {
 	// 200 1 EUR = 1.08 USD, from cache: false
 	// 503 out of order, from cache: false
 	// 200 1 EUR = 1.08 USD, from cache: true
+}
+
+// By its context a request may pass the limits: a look at the upstream's health is of
+// use above all while nothing else is let out.
+func ExampleTransport_withoutLimits() {
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/healthz" {
+			w.WriteHeader(http.StatusBadGateway)
+		}
+	}))
+	defer upstream.Close()
+
+	policies, err := policy.New(policy.Config{Policies: []policy.Policy{{
+		Name:    "upstreams",
+		Side:    policy.Client,
+		Breaker: &policy.Breaker{MinCalls: 1, OpenFor: time.Minute},
+	}}})
+	if err != nil {
+		panic(err)
+	}
+	client := &http.Client{Transport: transport.New(nil, watertight.New(policies))}
+	defer client.CloseIdleConnections()
+	ask := func(ctx context.Context, path string) {
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, upstream.URL+path, nil)
+		if err != nil {
+			panic(err)
+		}
+		resp, err := client.Do(r)
+		if errors.Is(err, breaker.ErrOpen) {
+			fmt.Println(path, "not sent: the breaker is open")
+			return
+		}
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println(path, resp.Status)
+		resp.Body.Close()
+	}
+
+	ctx := context.Background()
+	ask(ctx, "/orders")
+	ask(ctx, "/orders")
+	ask(watertight.WithoutLimits(ctx, policy.Client), "/healthz")
+	// Output:
+	// /orders 502 Bad Gateway
+	// /orders not sent: the breaker is open
+	// /healthz 200 OK
 }

@@ -135,6 +135,9 @@ func (s *side) compartment(buf []byte, req *policy.Request, r *policy.Rule, patt
 func appendKey(dst []byte, req *policy.Request, per policy.Per, pattern string) []byte {
 	switch per {
 	case policy.PerHost:
+		if req.Key != "" {
+			return append(dst, req.Key[:min(len(req.Key), policy.MaxKey)]...)
+		}
 		return policy.AppendHostKey(dst, req.Side, req.Scheme, req.Host)
 	case policy.PerRoute:
 		if req.RouteKnown {

@@ -36,7 +36,8 @@ type Call struct {
 
 	left *compartment // of a call that was not admitted because its caller left
 
-	gated    bool // counted at the side's gate
+	judged   breaker.Outcome // by Judge; 0: not
+	gated    bool            // counted at the side's gate
 	settled  bool
 	released bool
 }

@@ -1,6 +1,7 @@
 package watertight
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -23,6 +24,9 @@ func (c *Call) SettleStatus(status int) {
 }
 
 func (c *Call) outcomeOf(status int) breaker.Outcome {
+	if c.judged != 0 {
+		return c.judged
+	}
 	if c.breaker.rule.Breaker.IsFailure(status) {
 		return breaker.Failure
 	}
@@ -44,7 +48,25 @@ func (c *Call) SettleFailure() {
 	if c.breaker == nil || c.settled {
 		return
 	}
-	c.settle(breaker.Failure, true)
+	if c.judged == breaker.Success {
+		c.settle(breaker.Success, false)
+		return
+	}
+	c.settle(cmp.Or(c.judged, breaker.Failure), true)
+}
+
+// Judge says what the call's outcome is, in place of what its policy would make of
+// a status or of a missing answer; 0, or anything else that is no outcome, leaves it
+// to the policy. It files nothing: a Settle must follow, and weighs a failure as
+// ever against what the caller itself did. With settle: body, a body that breaks off
+// is still a failure, unless the call is judged to be ignored.
+func (c *Call) Judge(o breaker.Outcome) {
+	switch o {
+	case breaker.Success, breaker.Failure, breaker.Ignored:
+		c.judged = o
+	default:
+		c.judged = 0
+	}
 }
 
 // SettleIgnored files that the call has no outcome: what became of it says nothing
@@ -99,7 +121,7 @@ func (c *Call) SettleBody(err error) {
 		return
 	}
 	o := c.outcomeOf(c.status)
-	if err != nil && err != io.EOF {
+	if err != nil && err != io.EOF && o != breaker.Ignored {
 		o = breaker.Failure
 	}
 	c.settle(o, err != io.EOF)
@@ -117,7 +139,7 @@ func (c *Call) RetryAfter(wait time.Duration) {
 
 func (c *Call) settle(o breaker.Outcome, weigh bool) {
 	c.settled = true
-	if !weigh {
+	if !weigh || o == breaker.Ignored {
 		c.watch.Done(c.hookCtx, o)
 		return
 	}

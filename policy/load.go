@@ -15,6 +15,15 @@ const maxFile = 1 << 20
 // holds every problem with its line and column; else it wraps what the file
 // system said, such as [io/fs.ErrNotExist]. A file may have up to 1 MiB.
 func Load(path string) (*Set, error) {
+	data, err := readFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return Parse(path, data)
+}
+
+// readFile returns what a file holds, or as much of it as shows that it is too big.
+func readFile(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("policy: %w", err)
@@ -24,7 +33,7 @@ func Load(path string) (*Set, error) {
 	if err != nil {
 		return nil, fmt.Errorf("policy: %w", err)
 	}
-	return Parse(path, data)
+	return data, nil
 }
 
 // Parse is [Load] for a file that is already in memory. The name is only for

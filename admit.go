@@ -20,17 +20,21 @@ import (
 //     is done loses even if a permit is free. [Call.Left] of the Call is what a
 //     server answers.
 //
-// What no policy limits is let through without a look at ctx. ctx must not be
-// nil, nor req, which is only read, and not kept.
+// What no policy limits is let through even if ctx is done. What ctx says by
+// [WithoutLimits] or [WithPolicy] comes before what the policies match. ctx must not
+// be nil, nor req, which is only read, and not kept.
 func (g *Guard) Admit(ctx context.Context, req *policy.Request) (Call, error) {
 	sd := &g.sides[sideIndex(req.Side)]
-	d := g.set.Match(req)
-
 	var outer *mark
 	if req.Side == policy.Server && g.wraps.Load() > 1 {
 		outer = g.markOf(ctx)
 	}
 
+	o := overrideOf(ctx, req.Side)
+	if o.unlimited {
+		return g.passExempt(ctx, sd.exempt, outer), nil
+	}
+	d := g.decide(req, o)
 	if d.Exempt != nil {
 		return g.passExempt(ctx, sd.places[d.Exempt.Index].fixed, outer), nil
 	}

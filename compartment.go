@@ -12,6 +12,7 @@ import (
 // Names of the compartments that no policy file can name.
 const (
 	unmatchedName = "(unmatched)" // policy: calls that no route or no policy matches
+	exemptName    = "(exempt)"    // policy: calls of WithoutLimits
 	overflowKey   = "(overflow)"  // key: shared by the keys that found the table full
 )
 

@@ -24,7 +24,8 @@ import (
 // its calls share one compartment, on the client side and with an empty key. To
 // be for Do alone, a policy matches what no HTTP call is: see docs/policy.md.
 // With per: policy, HTTP calls that the policy matches are in the same
-// compartment; an exempt policy counts and limits nothing.
+// compartment; an exempt policy counts and limits nothing, nor does one under
+// [WithoutLimits].
 //
 // fn runs on this goroutine, under a context that hooks may have added to, and
 // holds its permit until it returns, panics or ends the goroutine; a panic goes
@@ -47,6 +48,11 @@ func (g *Guard) Do(ctx context.Context, name string, fn func(ctx context.Context
 	}
 	if c.rule.Exempt {
 		call := g.passExempt(ctx, c, nil)
+		defer call.Release()
+		return call.run(fn)
+	}
+	if overrideOf(ctx, policy.Client).unlimited {
+		call := g.passExempt(ctx, g.sides[sideIndex(policy.Client)].exempt, nil)
 		defer call.Release()
 		return call.run(fn)
 	}

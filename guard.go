@@ -25,6 +25,7 @@ type Guard struct {
 
 	wraps    atomic.Int64 // handlers that middleware has wrapped; see mark.go
 	draining atomic.Bool
+	misnamed atomic.Bool // WithPolicy named a policy that there is not
 
 	closed atomic.Bool
 	detach []func()
@@ -35,6 +36,7 @@ type Guard struct {
 type side struct {
 	places    []place // by index of the policy; the zero place where a policy has no such side
 	unmatched *compartment
+	exempt    *compartment // of WithoutLimits
 	gate      gate
 }
 
@@ -101,6 +103,7 @@ func New(set *policy.Set, opts ...Option) *Guard {
 		sd := &g.sides[sideIndex(s)]
 		sd.gate.init()
 		sd.unmatched = &compartment{Compartment: Compartment{Policy: unmatchedName, Side: s, Per: policy.PerPolicy}}
+		sd.exempt = &compartment{Compartment: Compartment{Policy: exemptName, Side: s, Per: policy.PerPolicy}}
 		rules := set.Rules()
 		sd.places = make([]place, len(rules))
 		for i, r := range rules {

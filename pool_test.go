@@ -66,6 +66,7 @@ func TestPoolNamesAreUnique(t *testing.T) {
 		"orders-db":   `watertight: pool name "orders-db" is taken by a policy; choose another`,
 		"reports":     `watertight: pool name "reports" is taken by a policy; choose another`,
 		"(unmatched)": `watertight: pool name "(unmatched)" is taken by a policy; choose another`,
+		"(exempt)":    `watertight: pool name "(exempt)" is taken by a policy; choose another`,
 	} {
 		p, err := g.Pool(name, bulkhead.PoolConfig{Max: 1})
 		assert.EqualError(t, err, want)

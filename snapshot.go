@@ -22,7 +22,7 @@ type Snapshot struct {
 // the bulkhead's, else the breaker's. Counts start anew when a compartment at
 // rest was dropped and its key comes back.
 type CompartmentSnapshot struct {
-	Policy   string            `json:"policy"` // "(unmatched)": calls that no route or no policy matches
+	Policy   string            `json:"policy"` // "(unmatched)": calls that no route or no policy matches; "(exempt)": those of WithoutLimits
 	Side     string            `json:"side"`   // "server" or "client"
 	Key      string            `json:"key"`    // "" with per: policy; "(overflow)": keys that found the table full
 	Granted  uint64            `json:"granted"`
@@ -93,7 +93,7 @@ func (g *Guard) compartments() [][]*compartment {
 	}
 	groups = append(groups, g.pools.list())
 	for s := range g.sides {
-		groups = append(groups, []*compartment{g.sides[s].unmatched})
+		groups = append(groups, []*compartment{g.sides[s].unmatched, g.sides[s].exempt})
 	}
 	return groups
 }

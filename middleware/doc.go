@@ -46,6 +46,8 @@
 // HTTP2Config.MaxReceiveBufferPerStream at 64 KiB and
 // MaxReceiveBufferPerConnection at 4 MiB it takes some sixty of them.
 //
+// [WithRejectHandler] answers in another way.
+//
 // After a refusal an HTTP/1 client that still owes its body may send it for one
 // more second; then the connection closes.
 //

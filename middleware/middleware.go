@@ -28,7 +28,7 @@ func New(wt *watertight.Guard, opts ...Option) func(http.Handler) http.Handler {
 		if o.reentrant {
 			wt.Wrapped()
 		}
-		h := &handler{guard: wt, next: next, route: o.route}
+		h := &handler{guard: wt, next: next, route: o.route, reject: o.reject}
 		if h.route == nil {
 			switch next := next.(type) {
 			case Router:
@@ -43,9 +43,10 @@ func New(wt *watertight.Guard, opts ...Option) func(http.Handler) http.Handler {
 }
 
 type handler struct {
-	guard *watertight.Guard
-	next  http.Handler
-	route func(*http.Request) string // nil: no router is known
+	guard  *watertight.Guard
+	next   http.Handler
+	route  func(*http.Request) string // nil: no router is known
+	reject rejectHandler              // nil: WriteRejection
 }
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -67,7 +68,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			// must not take an empty answer for a success.
 			rejected = call.Left(err)
 		}
-		WriteRejection(w, r, rejected)
+		h.refuse(w, r, rejected)
 		return
 	}
 	if call.Watched() {
@@ -76,6 +77,15 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	defer call.Release()
 	h.serve(w, r, &call)
+}
+
+func (h *handler) refuse(w http.ResponseWriter, r *http.Request, rejected *watertight.RejectedError) {
+	if h.reject == nil {
+		WriteRejection(w, r, rejected)
+		return
+	}
+	prepare(w, r, rejected)
+	h.reject(w, r, rejected)
 }
 
 // serveWatched serves a request whose outcome a breaker waits for.

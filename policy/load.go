@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"io"
 	"os"
@@ -39,6 +40,18 @@ func readFile(path string) ([]byte, error) {
 // Parse is [Load] for a file that is already in memory. The name is only for
 // messages. The error is of type [Errors].
 func Parse(name string, data []byte) (*Set, error) {
+	set, err := parse(name, data)
+	if err != nil {
+		return nil, err
+	}
+	set.version = fmt.Sprintf("%x", sha256.Sum256(data))[:versionDigits]
+	return set, nil
+}
+
+// versionDigits are enough to tell apart the versions of a file.
+const versionDigits = 12
+
+func parse(name string, data []byte) (*Set, error) {
 	p := &problems{file: name}
 	if len(data) > maxFile {
 		p.errorf(at{1, 1}, "a policy file may have at most %d bytes", maxFile)

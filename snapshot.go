@@ -25,6 +25,7 @@ type Snapshot struct {
 type CompartmentSnapshot struct {
 	Policy   string            `json:"policy"` // "(unmatched)": calls that no route or no policy matches; "(exempt)": those of WithoutLimits
 	Side     string            `json:"side"`   // "server" or "client"
+	Per      string            `json:"per"`    // what the policy has a compartment for: "policy", "route", "host" or "header:NAME"
 	Key      string            `json:"key"`    // "" with per: policy; "(overflow)": keys that found the table full
 	Granted  uint64            `json:"granted"`
 	Rejected map[string]uint64 `json:"rejected"` // by reason
@@ -103,6 +104,7 @@ func (c *compartment) snapshot() CompartmentSnapshot {
 	s := CompartmentSnapshot{
 		Policy:   c.Policy,
 		Side:     c.Side.String(),
+		Per:      c.Per.String(),
 		Key:      c.Key,
 		Granted:  c.granted.Load(),
 		Rejected: make(map[string]uint64, len(reasons)),

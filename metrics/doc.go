@@ -74,7 +74,7 @@
 //	watertight.bulkhead.pending_requests  calls that wait for a permit
 //	watertight.calls                      by watertight.result: granted, canceled, or the reason of a refusal
 //	watertight.leaked                     response bodies that were never closed
-//	watertight.breaker.state              by watertight.state: 1 for the one that it is in
+//	watertight.breaker.state              breakers by watertight.state: 1 for the one that it is in
 //	watertight.breaker.failure_rate       0 to 1; absent while there are too few calls
 //	watertight.breaker.slow_call_rate     likewise
 //	watertight.pool.workers               by watertight.state: used or idle
@@ -84,8 +84,8 @@
 //	watertight.policy.reload_failing      1 while the latest policies are not in force
 //
 // These have watertight.policy and watertight.side, and watertight.key where it is a
-// route or a host; the key of a policy with per: header may be a secret, and there its
-// compartments are told apart in spans only. The rest is recorded as it happens, by
+// route or a host. The key of a policy with per: header may be a secret: its compartments
+// are added up, and their rates are left out. The rest is recorded as it happens, by
 // policy and side alone:
 //
 //	watertight.bulkhead.wait_time    histogram, in seconds, of the calls that had to wait

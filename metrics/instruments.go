@@ -47,8 +47,9 @@ type instruments struct {
 
 	permits, limit, pending          metric.Int64ObservableUpDownCounter
 	workers, maxWorkers, poolPending metric.Int64ObservableUpDownCounter
+	breakerState                     metric.Int64ObservableUpDownCounter
 	calls, leaked, reloads           metric.Int64ObservableCounter
-	breakerState, reloadFailing      metric.Int64ObservableGauge
+	reloadFailing                    metric.Int64ObservableGauge
 	failureRate, slowCallRate        metric.Float64ObservableGauge
 	waitTime, useTime                metric.Float64Histogram
 	transitions                      metric.Int64Counter
@@ -70,7 +71,7 @@ func newInstruments(p metric.MeterProvider) (*instruments, error) {
 	in.calls = counter(&m, callsMetric, "{call}", "Calls decided, by what became of them.")
 	in.leaked = counter(&m, leakedMetric, "{call}", "Response bodies that were never closed, and whose permits the garbage collector had to find.")
 	in.reloads = counter(&m, reloadsMetric, "{reload}", "Attempts to put other policies in force, by whether they are.")
-	in.breakerState = gauge(&m, breakerStateMetric, "", "1 for the state that the breaker is in, 0 for the others.")
+	in.breakerState = upDown(&m, breakerStateMetric, "{breaker}", "Breakers, by the state that they are in.")
 	in.reloadFailing = gauge(&m, reloadFailingMetric, "", "1 while the latest policies are not in force because something is wrong with them.")
 	in.failureRate = rate(&m, failureRateMetric, "Failed calls in the breaker's window. Absent while it holds fewer than minCalls.")
 	in.slowCallRate = rate(&m, slowCallRateMetric, "Slow calls in the breaker's window. Absent while it holds fewer than minCalls.")
@@ -184,6 +185,9 @@ func (in *instruments) observeCompartment(o metric.Observer, c *watertight.Compa
 		for _, s := range []breaker.State{breaker.Closed, breaker.Open, breaker.HalfOpen, breaker.Disabled, breaker.MetricsOnly, breaker.ForcedOpen} {
 			name := s.String()
 			o.ObserveInt64(in.breakerState, oneIf(b.State == name), at.with(stateKey.String(name)))
+		}
+		if at.shared {
+			return // a rate of several breakers would say nothing
 		}
 		if b.FailureRate >= 0 {
 			o.ObserveFloat64(in.failureRate, b.FailureRate/100, at.with())

@@ -147,16 +147,25 @@ policies:
 	})
 }
 
-// A key that may be a secret is in no metric.
+// A key that may be a secret is in no metric; the tenants are added up.
 func TestMetricsDoNotTellTenants(t *testing.T) {
-	m := newMeters(t, "version: 1\npolicies: [{name: p, side: server, per: header:X-Key, bulkhead: {maxConcurrent: 1}}]\n")
-	c, err := m.guard.Admit(t.Context(), &policy.Request{Side: policy.Server, Header: map[string][]string{"X-Key": {"s3cret"}}})
-	require.NoError(t, err)
-	c.Release()
-	for series := range m.read() {
-		assert.NotContains(t, series, "s3cret")
+	m := newMeters(t, "version: 1\npolicies: [{name: p, side: server, per: header:X-Key, bulkhead: {maxConcurrent: 5}, breaker: {minCalls: 1}}]\n")
+	for _, tenant := range []string{"s3cret", "t0ken", "t0ken"} {
+		c, err := m.guard.Admit(t.Context(), &policy.Request{Side: policy.Server, Header: map[string][]string{"X-Key": {tenant}}})
+		require.NoError(t, err)
+		c.SettleStatus(200)
+		defer c.Release()
 	}
-	assert.Contains(t, m.read(), "bulkhead.limit{policy=p,side=server}")
+	got := m.read()
+	for series := range got {
+		assert.NotContains(t, series, "s3cret")
+		assert.NotContains(t, series, "t0ken")
+		assert.NotContains(t, series, "rate{", "of several breakers")
+	}
+	assert.Equal(t, 10.0, got["bulkhead.limit{policy=p,side=server}"])
+	assert.Equal(t, 3.0, got["bulkhead.permits{policy=p,side=server,state=used}"])
+	assert.Equal(t, 3.0, got["calls{policy=p,result=granted,side=server}"])
+	assert.Equal(t, 2.0, got["breaker.state{policy=p,side=server,state=closed}"])
 }
 
 // The series of a compartment go with it.

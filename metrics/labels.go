@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"slices"
 	"sync"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -19,21 +20,28 @@ const grantedResult = "granted"
 
 // labels are the attributes of one compartment's metrics: policy and side, and the key
 // where it comes from the router or is a host, of which the table of compartments
-// bounds the number. Any other key may be a secret.
-type labels []attribute.KeyValue
+// bounds the number. Any other key may be a secret; the compartments of a policy with
+// such keys share their labels, and what is observed for each is added up.
+type labels struct {
+	attributes []attribute.KeyValue
+	shared     bool
+}
 
 func newLabels(c *watertight.CompartmentSnapshot) labels {
-	l := make(labels, 0, 4)
-	l = append(l, policyKey.String(c.Policy), sideKey.String(c.Side))
-	if c.Per == policy.PerRoute.String() || c.Per == policy.PerHost.String() {
-		l = append(l, keyKey.String(keyText(c.Key)))
+	l := labels{attributes: make([]attribute.KeyValue, 0, 4)}
+	l.attributes = append(l.attributes, policyKey.String(c.Policy), sideKey.String(c.Side))
+	switch c.Per {
+	case policy.PerRoute.String(), policy.PerHost.String():
+		l.attributes = append(l.attributes, keyKey.String(keyText(c.Key)))
+	case policy.PerHeader.String():
+		l.shared = true
 	}
 	return l
 }
 
 // with returns an option with these labels and more.
 func (l labels) with(more ...attribute.KeyValue) metric.MeasurementOption {
-	return metric.WithAttributeSet(attribute.NewSet(append(l[:len(l):len(l)], more...)...))
+	return metric.WithAttributeSet(attribute.NewSet(append(slices.Clip(l.attributes), more...)...))
 }
 
 // places holds the attributes of what is recorded as it happens, by place: made once,

@@ -167,7 +167,11 @@ func (s seat) taken() bool { return s.compartment != nil }
 
 // build makes the compartment of a policy for one key.
 func (g *Guard) build(r *policy.Rule, s policy.Side, key string) *compartment {
-	c := &compartment{Compartment: Compartment{Policy: r.Name, Side: s, Per: r.PerOn(s), Key: key}}
+	per := r.PerOn(s)
+	if r.Exempt {
+		per = policy.PerPolicy // there is one for all that it matches
+	}
+	c := &compartment{Compartment: Compartment{Policy: r.Name, Side: s, Per: per, Key: key}}
 	g.change(c, r)
 	return c
 }
@@ -241,10 +245,10 @@ func breakerConfig(b *policy.BreakerSettings) breaker.Config {
 
 // listener returns what hears of the transitions of a compartment's breaker.
 func (g *Guard) listener(c *compartment) func(breaker.Transition) {
-	if g.hooks == nil {
-		return nil
-	}
 	return func(t breaker.Transition) {
-		g.hooks.transition(t.Context, TransitionEvent{Compartment: c.Compartment, Transition: t})
+		g.history.add(c.Compartment, t)
+		if g.hooks != nil {
+			g.hooks.transition(t.Context, TransitionEvent{Compartment: c.Compartment, Transition: t})
+		}
 	}
 }

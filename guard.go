@@ -146,6 +146,7 @@ func (g *Guard) build(r *policy.Rule, s policy.Side, key string) *compartment {
 			OpenFor:      breaker.Growing(b.OpenFor, b.Backoff.Max, b.Backoff.Multiplier),
 			Jitter:       b.Backoff.Jitter,
 
+			InitialState:  initialState(b.Force),
 			MaxRetryAfter: b.Backoff.RetryAfter,
 			HalfOpen: breaker.HalfOpenConfig{
 				Calls:        b.HalfOpen.Calls,
@@ -166,6 +167,17 @@ func (g *Guard) build(r *policy.Rule, s policy.Side, key string) *compartment {
 		c.breaker = breaker.New(cfg)
 	}
 	return c
+}
+
+// initialState is that of a breaker that is held in it, and else the default.
+func initialState(f policy.Force) breaker.State {
+	switch f {
+	case policy.ForceOpen:
+		return breaker.ForcedOpen
+	case policy.ForceClosed:
+		return breaker.Disabled
+	}
+	return 0
 }
 
 // Close calls what the hooks' Attach returned, the first time only. It leaves

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/watertight-go/watertight/breaker"
+	"github.com/watertight-go/watertight/policy"
 )
 
 // A table holds the compartments of one policy on one side, at most max of
@@ -15,6 +16,8 @@ import (
 // drops the one longest at rest; if none is at rest, the new key shares the
 // overflow compartment. A compartment with calls inside is never dropped (its
 // limit would double), nor one whose breaker is not closed (it would forget).
+//
+// A breaker that its policy holds in one state has nothing to forget either.
 //
 // Compartments that no call holds stand in a list, those left first in front.
 // What state their breakers are in is asked only when one is about to be
@@ -80,9 +83,14 @@ func (t *table) insert(key []byte) *compartment {
 		if c != nil {
 			return c
 		}
-		closed := other.breaker == nil || other.breaker.State() == breaker.Closed
-		t.drop(other, rest, closed)
+		t.drop(other, rest, other.forgettable())
 	}
+}
+
+// forgettable reports whether c, built anew, would be what it is: its breaker is
+// closed, or is held by its policy in the state in which it is made.
+func (c *compartment) forgettable() bool {
+	return c.breaker == nil || c.rule.Breaker.Force != policy.ForceNone || c.breaker.State() == breaker.Closed
 }
 
 // insertIfRoom returns the compartment of key, pinned; or else the one that must

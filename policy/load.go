@@ -10,11 +10,12 @@ import (
 // error.
 const maxFile = 1 << 20
 
-// Load reads and checks a policy file; the package documentation gives its form.
-// If the file can be read but is not right, the error is of type [Errors] and
+// Load reads and checks a policy file; the package documentation gives its form,
+// and the governance files of ServiceComb and Spring Cloud Huawei are read too. They
+// are told apart by what they hold. If the file can be read but is not right, the error is of type [Errors] and
 // holds every problem with its line and column; else it wraps what the file
 // system said, such as [io/fs.ErrNotExist]. A file may have up to 1 MiB.
-func Load(path string) (*Set, error) {
+func Load(path string, opts ...LoadOption) (*Set, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("policy: %w", err)
@@ -24,18 +25,22 @@ func Load(path string) (*Set, error) {
 	if err != nil {
 		return nil, fmt.Errorf("policy: %w", err)
 	}
-	return Parse(path, data)
+	return Parse(path, data, opts...)
 }
 
 // Parse is [Load] for a file that is already in memory. The name is only for
 // messages. The error is of type [Errors].
-func Parse(name string, data []byte) (*Set, error) {
+func Parse(name string, data []byte, opts ...LoadOption) (*Set, error) {
 	p := &problems{file: name}
 	if len(data) > maxFile {
 		p.errorf(at{1, 1}, "a policy file may have at most %d bytes", maxFile)
 		return nil, p.errors
 	}
-	root := p.document(data)
+	docs := p.documents(data)
+	if roots := rootsOf(docs); belongsToServiceComb(roots) {
+		return p.serviceComb(data, roots, newLoadOptions(opts))
+	}
+	root := p.document(docs)
 	if root == nil {
 		sortByPosition(p.errors)
 		return nil, p.errors

@@ -14,6 +14,7 @@ type operator struct {
 	kind operatorKind
 	text string         // what the text is held against
 	expr *regexp.Regexp // text as an expression; only of operatorRegexp
+	than comparison     // text as a comparison; only of operatorCompare
 }
 
 type operatorKind uint8
@@ -24,6 +25,7 @@ const (
 	operatorSuffix
 	operatorContains
 	operatorRegexp
+	operatorCompare
 )
 
 var operatorNames = [...]string{
@@ -32,6 +34,7 @@ var operatorNames = [...]string{
 	operatorSuffix:   "suffix",
 	operatorContains: "contains",
 	operatorRegexp:   "regexp",
+	operatorCompare:  "compare",
 }
 
 // newOperator compiles an operator, or says in the error what is wrong with the text.
@@ -71,6 +74,8 @@ func (o *operator) match(s string) bool {
 		return strings.Contains(s, o.text)
 	case operatorRegexp:
 		return o.expr.MatchString(s)
+	case operatorCompare:
+		return o.than.match(s)
 	}
 	return s == o.text
 }

@@ -19,7 +19,7 @@ var (
 	matchScope    = scope{"an entry of match", []string{"method", "path", "route", "host", "headers"}, []string{"query", "not"}}
 	headerScope   = scope{"a header's condition", []string{"exact"}, []string{"prefix", "suffix", "contains", "regexp"}}
 	bulkheadScope = scope{"bulkhead", []string{"maxConcurrent", "maxQueue", "maxWait"}, []string{"adaptive"}}
-	breakerScope  = scope{"breaker", []string{"failureRate", "slowCall", "slowCallRate", "window", "minCalls", "openFor", "halfOpen", "failureStatus", "settle"}, nil}
+	breakerScope  = scope{"breaker", []string{"failureRate", "slowCall", "slowCallRate", "window", "minCalls", "openFor", "halfOpen", "failureStatus", "settle", "force"}, nil}
 	openForScope  = scope{"openFor", []string{"initial", "max", "multiplier", "jitter", "retryAfter"}, nil}
 	windowScope   = scope{"window", []string{"calls", "time"}, nil}
 	halfOpenScope = scope{"halfOpen", []string{"calls", "probeTimeout", "maxWait"}, nil}
@@ -30,20 +30,12 @@ var (
 	scopes = []*scope{&fileScope, &defaultsScope, &policyScope, &matchScope, &bulkheadScope, &breakerScope, &openForScope, &windowScope, &halfOpenScope, &rejectScope, &statusScope}
 )
 
-// isServiceComb reports whether a key at the top of a file belongs to the
-// governance files of ServiceComb and Spring Cloud Huawei.
-func isServiceComb(key string) bool {
-	return key == "servicecomb" || strings.HasPrefix(key, "servicecomb.")
-}
-
 // problemWith says what is wrong with a key that s does not have and what to
 // write instead, and returns the keys of s that may have been meant.
 func (s *scope) problemWith(key string) (msg string, meant []string) {
 	switch {
 	case slices.Contains(s.later, key):
 		return "the key " + quote(key) + " is not supported by this version yet; leave it out", nil
-	case s == &fileScope && isServiceComb(key):
-		return "the key " + quote(key) + " belongs to a ServiceComb file, which this version does not read yet", s.keys
 	}
 	msg = "unknown key " + quote(key)
 	for _, other := range scopes {

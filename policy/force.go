@@ -1,5 +1,7 @@
 package policy
 
+import "go.yaml.in/yaml/v3"
+
 // A Force holds a breaker in one state.
 type Force uint8
 
@@ -17,3 +19,12 @@ const (
 func (f Force) String() string { return nameOf(forceNames[:], f, "Force") }
 
 var forceNames = [...]string{ForceNone: "none", ForceOpen: "open", ForceClosed: "closed"}
+
+func readForce(n *yaml.Node) (Force, string) {
+	for i, name := range forceNames {
+		if n.Kind == yaml.ScalarNode && n.Value == name && Force(i) != ForceNone {
+			return Force(i), ""
+		}
+	}
+	return 0, must(n, "open or closed") + didYouMean(n, forceNames[ForceOpen:])
+}

@@ -37,8 +37,11 @@ func Parse(name string, data []byte, opts ...LoadOption) (*Set, error) {
 		return nil, p.errors
 	}
 	docs := p.documents(data)
-	if roots := rootsOf(docs); belongsToServiceComb(roots) {
+	switch roots := rootsOf(docs); {
+	case belongsToServiceComb(roots):
 		return p.serviceComb(data, roots, newLoadOptions(opts))
+	case p.foreign(data, roots):
+		return nil, p.errors
 	}
 	root := p.document(docs)
 	if root == nil {

@@ -174,15 +174,6 @@ func readSettle(n *yaml.Node) (Settle, string) {
 	return 0, must(n, "headers or body") + didYouMean(n, settleNames[:])
 }
 
-func readForce(n *yaml.Node) (Force, string) {
-	for i, name := range forceNames {
-		if n.Kind == yaml.ScalarNode && n.Value == name && Force(i) != ForceNone {
-			return Force(i), ""
-		}
-	}
-	return 0, must(n, "open or closed") + didYouMean(n, forceNames[ForceOpen:])
-}
-
 func readPath(n *yaml.Node) (string, string) {
 	if n.Kind == yaml.MappingNode {
 		return "", "is a mapping, which is not supported by this version yet; write a pattern such as \"/reports/{id}\" (in quotes, if it is inside braces)"

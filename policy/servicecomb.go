@@ -25,7 +25,7 @@ type comb struct {
 	resolved int             // how many texts with placeholders were looked at
 
 	sections map[string][]section // by kind, in the order of the file
-	groups   map[string]*group
+	groups   map[string]*combGroup
 }
 
 // A section is one key below one kind, with what it holds.
@@ -107,7 +107,7 @@ func (p *problems) serviceComb(data []byte, docs []*yaml.Node, o loadOptions) (*
 		self:     o.service,
 		filled:   map[string]bool{},
 		sections: map[string][]section{},
-		groups:   map[string]*group{},
+		groups:   map[string]*combGroup{},
 	}
 	if native, _ := topKey(docs, is("policies")); native != nil {
 		other, _ := topKey(docs, isServiceComb)
@@ -118,7 +118,7 @@ func (p *problems) serviceComb(data []byte, docs []*yaml.Node, o loadOptions) (*
 		c.self = c.identity()
 	}
 	for _, doc := range docs {
-		c.document(doc)
+		c.gatherFrom(doc)
 	}
 	for _, s := range c.sections[kindMatchGroup] {
 		c.groups[s.name] = c.group(&s)
@@ -142,8 +142,8 @@ func (c *comb) findf(at at, format string, args ...any) {
 	}
 }
 
-// document gathers the sections of one document.
-func (c *comb) document(doc *yaml.Node) {
+// gatherFrom gathers the sections of one document.
+func (c *comb) gatherFrom(doc *yaml.Node) {
 	if key, _ := topKey([]*yaml.Node{doc}, isServiceComb); key == nil {
 		return
 	} else if profile := c.profile(doc); profile != "" {
@@ -280,6 +280,21 @@ func (c *comb) others() {
 			names = append(names, fmt.Sprintf("and %d more", more))
 		}
 		c.warnf(all[0].key, "%s is not something that this package does, so %s has no effect here", kind, strings.Join(names, ", "))
+	}
+}
+
+// warnUnused warns of groups without a policy.
+func (c *comb) warnUnused() {
+	used := map[string]bool{}
+	for kind, all := range c.sections {
+		for _, s := range all {
+			used[s.name] = used[s.name] || kind != kindMatchGroup
+		}
+	}
+	for _, s := range c.sections[kindMatchGroup] {
+		if !used[s.name] {
+			c.warnf(s.key, "%sno policy has that name, so the group is of no use", s.label())
+		}
 	}
 }
 

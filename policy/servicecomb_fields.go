@@ -24,6 +24,10 @@ type combFields struct {
 // key, or "".
 func (c *comb) fields(n *yaml.Node, label, what string, known, idle []string, misplaced func(key string) string) *combFields {
 	f := &combFields{c: c, label: label, place: place(n), values: map[string]*yaml.Node{}}
+	owner := label // before what is wrong with a key itself
+	if parent, ok := strings.CutSuffix(label, "."); ok {
+		owner = parent + ": "
+	}
 	lines := map[string]int{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		written, value := n.Content[i], c.follow(n.Content[i+1])
@@ -35,9 +39,9 @@ func (c *comb) fields(n *yaml.Node, label, what string, known, idle []string, mi
 		at := place(written)
 		switch {
 		case key.ShortTag() == "!!merge":
-			c.errorf(at, "%smerge keys (<<) are not supported; write the keys out", label)
+			c.errorf(at, "%smerge keys (<<) are not supported; write the keys out", owner)
 		case key.Kind != yaml.ScalarNode:
-			c.findf(at, "%sa key is %s; it must be text", label, describe(key))
+			c.findf(at, "%sa key is %s; it must be text", owner, describe(key))
 			f.dropped = true
 		case !slices.Contains(known, key.Value) && !slices.Contains(idle, key.Value):
 			msg := misplaced(key.Value)
@@ -47,10 +51,10 @@ func (c *comb) fields(n *yaml.Node, label, what string, known, idle []string, mi
 					msg = "did you mean " + quote(near) + "?"
 				}
 			}
-			c.findf(at, "%sunknown key %s; %s", label, quote(key.Value), msg)
+			c.findf(at, "%sunknown key %s; %s", owner, quote(key.Value), msg)
 		default:
 			if line, ok := lines[key.Value]; ok {
-				c.findf(at, "%sthe key %s is already in line %d; keep one of them", label, quote(key.Value), line)
+				c.findf(at, "%sthe key %s is already in line %d; keep one of them", owner, quote(key.Value), line)
 			}
 			lines[key.Value] = written.Line
 			f.values[key.Value] = value // the last one counts
@@ -79,7 +83,7 @@ func (f *combFields) drop(n *yaml.Node, key, want string) {
 // describe11 says what a node is. Unlike describe it never puts a number in quotes,
 // since most of what is text there may be in quotes or not.
 func describe11(n *yaml.Node) string {
-	if n.Kind == yaml.ScalarNode && !isNull11(n) && n.Value != "" {
+	if n.Kind == yaml.ScalarNode && !isNull11(n) && strings.TrimSpace(n.Value) == n.Value {
 		return bare(n.Value)
 	}
 	return describe(n)

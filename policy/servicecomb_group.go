@@ -8,16 +8,16 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// A group is a matchGroup: the requests that policies of the same name are about. If
+// A combGroup is a matchGroup: the requests that policies of the same name are about. If
 // it is dropped, it matches nothing.
-type group struct {
+type combGroup struct {
 	key     at
 	dropped bool
 	entries []combEntry // one must match
 }
 
 // alive reports whether the group matches any request.
-func (g *group) alive() bool {
+func (g *combGroup) alive() bool {
 	return !g.dropped && slices.ContainsFunc(g.entries, func(e combEntry) bool { return !e.never })
 }
 
@@ -27,15 +27,9 @@ type combEntry struct {
 	never   bool // some part of it can never hold
 	path    condition
 	methods []string
-	headers []combText
-	queries []combText
+	headers []valueCondition
+	queries []valueCondition
 	service string
-}
-
-// A combText is the condition on one header or one parameter of the query.
-type combText struct {
-	name string
-	condition
 }
 
 // What a group and its entries may have. The idle keys are those that the consoles of
@@ -49,8 +43,8 @@ var (
 )
 
 // group reads a matchGroup.
-func (c *comb) group(s *section) *group {
-	g := &group{key: s.key, dropped: true}
+func (c *comb) group(s *section) *combGroup {
+	g := &combGroup{key: s.key, dropped: true}
 	n := c.content(s)
 	if n == nil {
 		return g
@@ -213,7 +207,8 @@ func (c *comb) operator(f *combFields, n *yaml.Node, name string) (operator, boo
 		}
 		return o, err == nil
 	}
-	return operator{kind: operatorKind(slices.Index(operatorNames[:], name)), text: n.Value}, true
+	o, err := newOperator(operatorKind(slices.Index(operatorNames[:], name)), n.Value)
+	return o, err == nil
 }
 
 func (c *comb) combMethods(f *combFields, e *combEntry, n *yaml.Node) (methods []string) {
@@ -252,7 +247,7 @@ func (c *comb) combMethods(f *combFields, e *combEntry, n *yaml.Node) (methods [
 }
 
 // combTexts reads the conditions on headers or on parameters of the query.
-func (c *comb) combTexts(f *combFields, e *combEntry, key string) (all []combText) {
+func (c *comb) combTexts(f *combFields, e *combEntry, key string) (all []valueCondition) {
 	n := f.get(key)
 	if n == nil {
 		return nil
@@ -277,7 +272,7 @@ func (c *comb) combTexts(f *combFields, e *combEntry, key string) (all []combTex
 			f.dropped = true
 			continue
 		}
-		text := combText{name: name.Value}
+		text := valueCondition{name: name.Value}
 		if key == "headers" {
 			text.name = http.CanonicalHeaderKey(name.Value)
 			if !isToken(name.Value) || text.name == "Host" {
@@ -287,7 +282,7 @@ func (c *comb) combTexts(f *combFields, e *combEntry, key string) (all []combTex
 		}
 		if line, ok := lines[name.Value]; ok {
 			c.findf(at, "%s%s: %s is already in line %d; keep one of them", f.label, key, quote(name.Value), line)
-			all = slices.DeleteFunc(all, func(t combText) bool { return t.name == text.name })
+			all = slices.DeleteFunc(all, func(t valueCondition) bool { return t.name == text.name })
 		}
 		lines[name.Value] = at.line
 		if isNull11(value) {

@@ -76,7 +76,7 @@ func ties(all []*combPolicy) []int {
 
 // beginnings returns how the paths begin that a group matches, one text for each of its
 // entries. ok is false if they may begin in any way.
-func (g *group) beginnings() (texts []string, ok bool) {
+func (g *combGroup) beginnings() (texts []string, ok bool) {
 	for i := range g.entries {
 		e := &g.entries[i]
 		if e.never {
@@ -97,7 +97,7 @@ func (g *group) beginnings() (texts []string, ok bool) {
 }
 
 // meets reports whether there may be a request that both groups match.
-func (g *group) meets(other *group) bool {
+func (g *combGroup) meets(other *combGroup) bool {
 	for i := range g.entries {
 		for j := range other.entries {
 			if g.entries[i].meets(&other.entries[j]) {
@@ -125,7 +125,7 @@ func (e *combEntry) meets(other *combEntry) bool {
 
 // textsDeny reports whether a header or parameter that both name cannot be as both
 // want it, if it comes once.
-func textsDeny(a, b []combText) bool {
+func textsDeny(a, b []valueCondition) bool {
 	for i := range a {
 		for j := range b {
 			if a[i].name == b[j].name && a[i].condition.denies(b[j].condition) {
@@ -166,7 +166,12 @@ func (o *operator) denies(other *operator) bool {
 // set builds the rules: those for servers first, then those for clients. The two sides
 // share no compartment, so a name may be on both.
 func (c *comb) set() *Set {
-	s := &Set{defaults: Defaults{MaxCompartments: defaultMaxCompartments, Idle: defaultIdle}}
+	s := &Set{
+		defaults: Defaults{MaxCompartments: defaultMaxCompartments, Idle: defaultIdle},
+		// What is kept for each instance says nothing of a call whose instance is not
+		// known.
+		hosted: true,
+	}
 	for _, side := range []struct {
 		side              Side
 		per               Per
@@ -175,13 +180,14 @@ func (c *comb) set() *Set {
 		{Server, PerPolicy, kindBulkhead, kindCircuitBreaker},
 		{Client, PerHost, kindInstanceBulkhead, kindInstanceIsolation},
 	} {
-		for _, r := range join(c.policiesOf(side.bulkhead), c.policiesOf(side.breaker)) {
+		for _, r := range join(side.side, c.policiesOf(side.bulkhead), c.policiesOf(side.breaker)) {
 			r.Index = len(s.rules)
-			r.Side, r.Per = side.side, side.per
+			r.Per = side.per
 			s.add(r)
 		}
 	}
 	c.others()
+	c.warnUnused()
 	if len(s.rules) == 0 && len(c.errors) == 0 {
 		c.warnf(c.start(), "nothing in this file limits a request here")
 	}
@@ -199,14 +205,14 @@ func (c *comb) start() at {
 //
 // They do not where two names are in one order in the one list, and in the other order
 // in the other list. Then the later of the two stays in two parts.
-func join(bulkheads, breakers []*combPolicy) (rules []*Rule) {
+func join(side Side, bulkheads, breakers []*combPolicy) (rules []*Rule) {
 	next := 0 // of breakers
 	for _, b := range bulkheads {
 		i := slices.IndexFunc(breakers[next:], func(p *combPolicy) bool { return p.name == b.name })
-		r := b.rule()
+		r := b.rule(side)
 		if i >= 0 {
 			for _, p := range breakers[next : next+i] {
-				rules = append(rules, p.rule())
+				rules = append(rules, p.rule(side))
 			}
 			r.Breaker = breakers[next+i].breaker
 			next += i + 1
@@ -214,7 +220,7 @@ func join(bulkheads, breakers []*combPolicy) (rules []*Rule) {
 		rules = append(rules, r)
 	}
 	for _, p := range breakers[next:] {
-		rules = append(rules, p.rule())
+		rules = append(rules, p.rule(side))
 	}
 	return apart(rules)
 }
@@ -236,9 +242,10 @@ func apart(rules []*Rule) []*Rule {
 }
 
 // rule compiles a policy.
-func (p *combPolicy) rule() *Rule {
+func (p *combPolicy) rule(side Side) *Rule {
 	r := &Rule{
 		Name:       p.name,
+		Side:       side,
 		Bulkhead:   p.bulkhead,
 		Breaker:    p.breaker,
 		RetryAfter: defaultRetryAfter,
@@ -246,8 +253,25 @@ func (p *combPolicy) rule() *Rule {
 	}
 	for i := range p.group.entries {
 		if e := &p.group.entries[i]; !e.never {
-			r.entries = append(r.entries, e.compile())
+			r.entries = append(r.entries, e.compile(side))
 		}
 	}
 	return r
+}
+
+// compile compiles an entry for one side. What the other service is called a client
+// knows by the host; a server is told by the caller.
+func (e *combEntry) compile(side Side) entry {
+	c := entry{
+		methods: e.methods,
+		text:    e.path,
+		headers: e.headers,
+		query:   e.queries,
+	}
+	if side == Client {
+		c.host.name = lower(e.service)
+	} else {
+		c.caller = e.service
+	}
+	return c
 }

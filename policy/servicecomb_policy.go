@@ -14,7 +14,7 @@ type combPolicy struct {
 	section
 	order    int
 	orderAt  at
-	group    *group
+	group    *combGroup
 	bulkhead *BulkheadSettings
 	breaker  *BreakerSettings
 }

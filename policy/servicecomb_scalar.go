@@ -206,11 +206,18 @@ func respell(s string) string {
 		}
 		return ""
 	}
-	if ms := d.Milliseconds(); d < time.Minute && time.Duration(ms)*time.Millisecond == d {
-		return strconv.FormatInt(ms, 10)
+	if d%time.Second != 0 || d == 0 {
+		return strconv.FormatInt(d.Milliseconds(), 10)
 	}
-	if text := d.String(); durationISO.MatchString(text) {
-		return text
+	var b strings.Builder
+	for _, u := range []struct {
+		unit time.Duration
+		name string
+	}{{time.Hour, "h"}, {time.Minute, "m"}, {time.Second, "s"}} {
+		if n := d / u.unit; n > 0 {
+			b.WriteString(strconv.FormatInt(int64(n), 10) + u.name)
+			d -= n * u.unit
+		}
 	}
-	return ""
+	return b.String()
 }

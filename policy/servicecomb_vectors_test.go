@@ -65,7 +65,8 @@ func TestServiceCombMatchVectors(t *testing.T) {
 				if want := refusedMatch[v.ID]; want != "" {
 					require.Error(t, err, "%s\n%s", v.Title, text)
 					assert.Contains(t, err.Error(), want, name)
-				} else if require.NoError(t, err, "%s\n%s", v.Title, text) {
+				} else {
+					require.NoError(t, err, "%s\n%s", v.Title, text)
 					v.check(t, set)
 				}
 
@@ -341,7 +342,8 @@ func (v *parseVector) check(t *testing.T, config map[string]map[string]string, w
 		if message, refused := refusedParse[v.ID]; refused || !loaded {
 			require.Error(t, err, text)
 			assert.Contains(t, err.Error(), message, name)
-		} else if require.NoError(t, err, text) {
+		} else {
+			require.NoError(t, err, text)
 			assert.Equal(t, want, settingsOf(t, set, want), text)
 		}
 		set, err2 := policy.Parse("f", []byte(text), policy.Lenient())

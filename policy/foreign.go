@@ -70,5 +70,6 @@ func (p *problems) kubernetes(doc *yaml.Node) bool {
 // nearlyServiceComb reports whether a key was most likely meant to be servicecomb.
 func nearlyServiceComb(key string) bool {
 	first, _, _ := strings.Cut(key, ".")
-	return !isServiceComb(key) && nearest(strings.NewReplacer("-", "", "_", "").Replace(first), []string{"servicecomb"}) != ""
+	first = strings.ToLower(strings.NewReplacer("-", "", "_", "").Replace(first))
+	return !isServiceComb(key) && distance(first, "servicecomb") <= 2
 }

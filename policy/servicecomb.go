@@ -182,7 +182,7 @@ func (c *comb) gather(path string, key, value *yaml.Node) {
 	kind, name, _ := strings.Cut(path, ".")
 	switch {
 	case path != "" && !slices.Contains(combKinds, kind):
-		c.foreign(kind, key, value)
+		c.notAKind(kind, key, value)
 	case name != "":
 		c.section(kind, name, key, value)
 	default:
@@ -222,16 +222,14 @@ func (c *comb) section(kind, name string, key, value *yaml.Node) {
 	c.sections[kind] = append(c.sections[kind], s)
 }
 
-// foreign looks at a key below servicecomb that is no kind. Most are other parts of
+// notAKind looks at a key below servicecomb that is no kind. Most are other parts of
 // ServiceComb, and none of our business.
-func (c *comb) foreign(kind string, key, value *yaml.Node) {
+func (c *comb) notAKind(kind string, key, value *yaml.Node) {
 	const below = "unknown key %s below servicecomb"
 	if kind == "match" {
 		c.findf(place(key), below+"; it is an older name: write matchGroup, and give each policy the name of its matchGroup", quote(kind))
 		return
 	}
-	// Longer words than those that are a part of one of ours are meant: router is not
-	// retry.
 	if near := nearest(kind, combKinds); near != "" && (slices.Contains(policyKinds, near) || near == kindMatchGroup) {
 		c.findf(place(key), below+"; did you mean %s?", quote(kind), near)
 		return

@@ -68,7 +68,7 @@ func (c *comb) combPolicy(s *section) *combPolicy {
 		known = combBreakerKeys
 	}
 	if n.Kind == yaml.ScalarNode {
-		c.findf(place(n), "%sit is %s; it must be a mapping of %s", s.label(), c.scalarHint(s, n), strings.Join(known, ", "))
+		c.findf(place(n), "%sit is %s%s", s.label(), describe(n), scalarHint(s, n.Value, known))
 		n = &yaml.Node{Kind: yaml.MappingNode, Line: n.Line, Column: n.Column} // all defaults
 	}
 	if n.Kind != yaml.MappingNode {
@@ -98,17 +98,15 @@ func (c *comb) combPolicy(s *section) *combPolicy {
 	return p
 }
 
-// scalarHint says what a policy is that is no mapping, and how that may have come.
-func (c *comb) scalarHint(s *section, n *yaml.Node) string {
-	text := describe(n)
-	i := strings.LastIndexByte(s.name, '.')
-	if i < 0 {
-		return text
+// scalarHint says what to write instead of a policy that is a mere text.
+func scalarHint(s *section, text string, known []string) string {
+	if key, value, ok := strings.Cut(text, "="); ok && slices.Contains(known, strings.TrimSpace(key)) {
+		return "; write " + strings.TrimSpace(key) + ": " + bare(strings.TrimSpace(value))
 	}
-	if field := s.name[i+1:]; slices.Contains(combBulkheadKeys, field) || slices.Contains(combBreakerKeys, field) {
-		return text + ", since all of " + quote(s.name) + " is its name; write " + bare("servicecomb."+s.kind+"."+s.name[:i]+": |") + " and " + field + " below it"
+	if i := strings.LastIndexByte(s.name, '.'); i > 0 && slices.Contains(known, s.name[i+1:]) {
+		return ", since all of " + quote(s.name) + " is its name; write " + bare("servicecomb."+s.kind+"."+s.name[:i]+": |") + " and " + s.name[i+1:] + ": " + bare(text) + " below it"
 	}
-	return text
+	return "; it must be a mapping of " + strings.Join(known, ", ")
 }
 
 func misplacedInPolicy(s *section, key string, breaker bool) string {

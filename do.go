@@ -22,7 +22,7 @@ import (
 //
 // The policy is taken by its name: its match is not asked, nor its per, for all
 // its calls share one compartment, on the client side and with an empty key. To
-// be for Do alone, a policy matches what no HTTP call is: see docs/policy.md.
+// be for Do alone, a policy matches what no HTTP call is: see docs/policies.md.
 // With per: policy, HTTP calls that the policy matches are in the same
 // compartment; an exempt policy counts and limits nothing.
 //

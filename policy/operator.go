@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"regexp"
@@ -13,6 +14,7 @@ import (
 type operator struct {
 	kind operatorKind
 	text string         // what the text is held against
+	part []byte         // text again; only of operatorContains
 	expr *regexp.Regexp // text as an expression; only of operatorRegexp
 	than comparison     // text as a comparison; only of operatorCompare
 }
@@ -40,12 +42,14 @@ var operatorNames = [...]string{
 // newOperator compiles an operator, or says in the error what is wrong with the text.
 func newOperator(kind operatorKind, text string) (operator, error) {
 	o := operator{kind: kind, text: text}
-	if kind != operatorRegexp {
-		return o, nil
-	}
-	var err error
-	if o.expr, err = regexp.Compile(text); err != nil {
-		return o, expressionError(err)
+	switch kind {
+	case operatorContains:
+		o.part = []byte(text)
+	case operatorRegexp:
+		var err error
+		if o.expr, err = regexp.Compile(text); err != nil {
+			return o, expressionError(err)
+		}
 	}
 	return o, nil
 }
@@ -80,12 +84,37 @@ func (o *operator) match(s string) bool {
 	return s == o.text
 }
 
-// A condition is what one text must fulfil: all of its operators must hold.
+// matchBytes is match for a text that was decoded into a buffer.
+func (o *operator) matchBytes(b []byte) bool {
+	switch o.kind {
+	case operatorPrefix:
+		return len(b) >= len(o.text) && string(b[:len(o.text)]) == o.text
+	case operatorSuffix:
+		return len(b) >= len(o.text) && string(b[len(b)-len(o.text):]) == o.text
+	case operatorContains:
+		return bytes.Contains(b, o.part)
+	case operatorRegexp:
+		return o.expr.Match(b)
+	}
+	return string(b) == o.text
+}
+
+// A condition is what one text must fulfil: all of its operators must hold. Without
+// any it holds for every text.
 type condition []operator
 
 func (c condition) match(s string) bool {
 	for i := range c {
 		if !c[i].match(s) {
+			return false
+		}
+	}
+	return true
+}
+
+func (c condition) matchBytes(b []byte) bool {
+	for i := range c {
+		if !c[i].matchBytes(b) {
 			return false
 		}
 	}

@@ -4,8 +4,8 @@ package policy
 // may be used by many goroutines at once. The zero Set has no policies.
 type Set struct {
 	rules    []*Rule
-	server   []*Rule // those of rules that work on a server, in order
-	client   []*Rule // likewise on a client
+	server   index // of those rules that work on a server
+	client   index // likewise on a client
 	defaults Defaults
 	warnings []*Error
 	routes   bool

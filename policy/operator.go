@@ -95,6 +95,8 @@ func (o *operator) matchBytes(b []byte) bool {
 		return bytes.Contains(b, o.part)
 	case operatorRegexp:
 		return o.expr.Match(b)
+	case operatorCompare:
+		return o.than.match(string(b))
 	}
 	return string(b) == o.text
 }

@@ -18,7 +18,7 @@ var (
 	policyScope   = scope{"a policy", []string{"name", "side", "match", "per", "mode", "bulkhead", "breaker", "reject", "exempt"}, nil}
 	matchScope    = scope{"an entry of match", []string{"method", "path", "route", "host", "headers", "query", "not"}, nil}
 	notScope      = scope{"an entry of not", []string{"method", "path", "route", "host", "headers", "query"}, nil}
-	textScope     = scope{"a condition on a text", operatorNames[:], nil}
+	textScope     = scope{"a condition on a text", operatorNames[:operatorCompare], nil}
 	bulkheadScope = scope{"bulkhead", []string{"maxConcurrent", "maxQueue", "maxWait"}, []string{"adaptive"}}
 	breakerScope  = scope{"breaker", []string{"failureRate", "slowCall", "slowCallRate", "window", "minCalls", "openFor", "halfOpen", "failureStatus", "settle", "force"}, nil}
 	openForScope  = scope{"openFor", []string{"initial", "max", "multiplier", "jitter", "retryAfter"}, nil}

@@ -286,11 +286,11 @@ func (c *comb) combTexts(f *combFields, e *combEntry, key string) (all []valueCo
 		}
 		lines[name.Value] = at.line
 		if isNull11(value) {
-			c.findf(place(value), "%s is empty, and so never holds; write {exact: VALUE}", headerField(f.label+key, name.Value))
+			c.findf(place(value), "%s is empty, and so never holds; write {exact: VALUE}", valueField(f.label+key, name.Value))
 			e.never = true
 			continue
 		}
-		text.condition = c.condition(f, e, value, strings.TrimPrefix(headerField(f.label+key, name.Value), f.label))
+		text.condition = c.condition(f, e, value, strings.TrimPrefix(valueField(f.label+key, name.Value), f.label))
 		all = append(all, text)
 	}
 	return all

@@ -9,6 +9,7 @@ type Set struct {
 	defaults Defaults
 	warnings []*Error
 	routes   bool
+	hosted   bool // of a ServiceComb file: no policy is about a client's request without a host
 }
 
 // Rules returns the compiled policies in order. The caller must not change

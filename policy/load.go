@@ -41,6 +41,7 @@ func Parse(name string, data []byte, opts ...LoadOption) (*Set, error) {
 	case belongsToServiceComb(roots):
 		return p.serviceComb(data, roots, newLoadOptions(opts))
 	case p.foreign(data, roots):
+		sortByPosition(p.errors)
 		return nil, p.errors
 	}
 	root := p.document(docs)

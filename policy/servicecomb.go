@@ -21,7 +21,7 @@ type comb struct {
 	docs    []*yaml.Node // the roots of its documents
 	self    service
 
-	filled   map[string]bool // texts with placeholders that were warned of
+	filled   map[string]bool // texts with placeholders that were reported; whether they have a value
 	resolved int             // how many texts with placeholders were looked at
 
 	sections map[string][]section // by kind, in the order of the file
@@ -111,7 +111,8 @@ func (p *problems) serviceComb(data []byte, docs []*yaml.Node, o loadOptions) (*
 	}
 	if native, _ := topKey(docs, is("policies")); native != nil {
 		other, _ := topKey(docs, isServiceComb)
-		c.errorf(place(native), "policies belongs to a native policy file, and %s in line %d to a ServiceComb file; a file is one or the other: move policies into a file of its own, or rewrite it as policies what is under servicecomb", bare(other.Value), other.Line)
+		c.errorf(place(native), "policies belongs to a native policy file, and %s in line %d to a ServiceComb file; a file is one or the other: move policies into a file of its own, or rewrite what is under servicecomb as policies", bare(other.Value), other.Line)
+		sortByPosition(p.errors)
 		return nil, p.errors
 	}
 	if c.self == (service{}) {
@@ -270,14 +271,19 @@ func (c *comb) others() {
 		if len(all) == 0 {
 			continue
 		}
-		names := make([]string, 0, 3)
-		for _, s := range all[:min(len(all), cap(names))] {
+		const shown = 3
+		var names []string
+		for _, s := range all[:min(len(all), shown)] {
 			names = append(names, quote(s.name))
 		}
-		if more := len(all) - len(names); more > 0 {
-			names = append(names, fmt.Sprintf("and %d more", more))
+		list, have := strings.Join(names, ", "), "have"
+		switch more := len(all) - shown; {
+		case more > 0:
+			list += fmt.Sprintf(" and %d more", more)
+		case len(all) == 1:
+			have = "has"
 		}
-		c.warnf(all[0].key, "%s is not something that this package does, so %s has no effect here", kind, strings.Join(names, ", "))
+		c.warnf(all[0].key, "%s is not something that this package does; %s %s no effect here", kind, list, have)
 	}
 }
 

@@ -77,7 +77,9 @@ func (f *combFields) get(key string) *yaml.Node {
 // drop reports a value for which ServiceComb drops the section.
 func (f *combFields) drop(n *yaml.Node, key, want string) {
 	f.dropped = true
-	f.c.findf(place(n), "%s%s is %s; it must be %s", f.label, key, describe11(n), want)
+	if !f.c.unfilled(n) {
+		f.c.findf(place(n), "%s%s is %s; it must be %s", f.label, key, describe11(n), want)
+	}
 }
 
 // describe11 says what a node is. Unlike describe it never puts a number in quotes,

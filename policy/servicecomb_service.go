@@ -113,16 +113,22 @@ func (c *comb) fillIn(n *yaml.Node) {
 		return
 	}
 	text, ok := c.resolve(n.Value, maxNesting)
-	at := place(n)
-	switch {
+	_, reported := c.filled[n.Value]
+	c.filled[n.Value] = ok
+	switch at := place(n); {
 	case !ok:
 		c.findf(at, "%s has a placeholder of Spring without a value in this file; neither the environment nor other files are read: write the value", bare(n.Value))
 		return
-	case !c.filled[n.Value]:
-		c.filled[n.Value] = true
+	case !reported:
 		c.warnf(at, "%s is filled in with %s; neither the environment nor other files are read: if that is not right, write the value", bare(n.Value), quote(text))
 	}
 	n.Value = text
+}
+
+// unfilled reports whether a value is one that is reported for its placeholders.
+func (c *comb) unfilled(n *yaml.Node) bool {
+	ok, reported := c.filled[n.Value]
+	return reported && !ok
 }
 
 // maxResolved bounds the texts with placeholders that are looked at: they can name

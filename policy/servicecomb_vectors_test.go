@@ -128,7 +128,7 @@ func TestServiceCombMatchVectors(t *testing.T) {
 func (v *matchVector) check(t *testing.T, set *policy.Set) {
 	t.Helper()
 	if v.Kind == "identifierRateLimiting" {
-		assert.Contains(t, messages(set), `identifierRateLimiting is not something that this package does, so "cart" has no effect here`)
+		assert.Contains(t, messages(set), `identifierRateLimiting is not something that this package does; "cart" has no effect here`)
 		assert.Empty(t, set.Rules())
 		return
 	}
@@ -407,7 +407,7 @@ func TestServiceCombParseVectors(t *testing.T) {
 				text, _ := asTexts(map[string]map[string]string{v.Kind: {"p": v.Text}})
 				set, err := policy.Parse("f", []byte(text))
 				require.NoError(t, err)
-				assert.Contains(t, messages(set), fmt.Sprintf(`f:3:5: %s is not something that this package does, so "p" has no effect here`, v.Kind))
+				assert.Contains(t, messages(set), fmt.Sprintf(`f:3:5: %s is not something that this package does; "p" has no effect here`, v.Kind))
 				assert.Empty(t, set.Rules())
 			})
 		}

@@ -213,7 +213,7 @@ func (l *limits) changeBreaker(to *policy.BreakerSettings, beside *policy.Bulkhe
 			cfg.OverdueLimit = beside.MaxConcurrent
 		}
 		cfg.OnTransition = tell
-		if l.breaker == nil || l.rule.Breaker == nil {
+		if l.breaker == nil || l.rule.Breaker == nil || l.breakerRule.Force != to.Force {
 			l.breaker = breaker.New(cfg)
 		} else {
 			l.breaker.Configure(cfg)
@@ -234,6 +234,7 @@ func breakerConfig(b *policy.BreakerSettings) breaker.Config {
 		OpenFor:      breaker.Growing(b.OpenFor, b.Backoff.Max, b.Backoff.Multiplier),
 		Jitter:       b.Backoff.Jitter,
 
+		InitialState:  initialState(b.Force),
 		MaxRetryAfter: b.Backoff.RetryAfter,
 		HalfOpen: breaker.HalfOpenConfig{
 			Calls:        b.HalfOpen.Calls,
@@ -241,6 +242,17 @@ func breakerConfig(b *policy.BreakerSettings) breaker.Config {
 			MaxWait:      b.HalfOpen.MaxWait,
 		},
 	}
+}
+
+// initialState is that of a breaker that is held in it, and else the default.
+func initialState(f policy.Force) breaker.State {
+	switch f {
+	case policy.ForceOpen:
+		return breaker.ForcedOpen
+	case policy.ForceClosed:
+		return breaker.Disabled
+	}
+	return 0
 }
 
 // listener returns what hears of the transitions of a compartment's breaker.

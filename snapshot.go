@@ -52,7 +52,7 @@ type BulkheadSnapshot struct {
 
 // A BreakerSnapshot is the breaker of a [CompartmentSnapshot].
 type BreakerSnapshot struct {
-	State           string  `json:"state"`           // "closed", "open" or "half_open"
+	State           string  `json:"state"`           // "closed", "open" or "half_open"; with force in the policy, "forced_open" or "disabled"
 	FailureRate     float64 `json:"failureRate"`     // percent; -1 while the window holds fewer than minCalls
 	SlowCallRate    float64 `json:"slowCallRate"`    // likewise
 	Calls           int     `json:"calls"`           // in the window

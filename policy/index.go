@@ -87,7 +87,7 @@ func (ix *index) add(r *Rule) {
 		e := &r.entries[i]
 		g, decided := ix.place(e)
 		c.entry = e
-		c.decided = decided && len(e.headers) == 0 && len(e.query) == 0 && len(e.not) == 0
+		c.decided = decided && len(e.headers) == 0 && len(e.query) == 0 && len(e.not) == 0 && e.caller == ""
 		g.add(int32(len(ix.candidates)), e.methods)
 		ix.candidates = append(ix.candidates, c)
 	}

@@ -154,7 +154,9 @@ func ExampleGuard_Snapshot() {
 	defer call.Release()
 	_, _ = wt.Admit(context.Background(), request) // one too many
 
-	text, err := json.MarshalIndent(wt.Snapshot(), "", "  ")
+	snapshot := wt.Snapshot()
+	snapshot.Policies.Since = time.Time{} // else the output would be another each time
+	text, err := json.MarshalIndent(snapshot, "", "  ")
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -163,6 +165,12 @@ func ExampleGuard_Snapshot() {
 	// Output:
 	// {
 	//   "version": 1,
+	//   "policies": {
+	//     "version": "",
+	//     "since": "0001-01-01T00:00:00Z",
+	//     "reloads": 0,
+	//     "failed": 0
+	//   },
 	//   "compartments": [
 	//     {
 	//       "policy": "reports",

@@ -53,6 +53,16 @@ type Hooks struct {
 	// breaker. ctx is that of the call that saw the change,
 	// context.Background() if none did.
 	Transition func(ctx context.Context, e TransitionEvent)
+
+	// Reload is called when other policies have come into force, or could not. It
+	// must not reload.
+	Reload func(e ReloadEvent)
+}
+
+// A ReloadEvent tells of policies that came into force, or failed to.
+type ReloadEvent struct {
+	Version string // of the policies now in force; see [policy.Set.Version]
+	Err     error  // why the new ones are not in force; nil if they are
 }
 
 // A Compartment names one: the policy that calls for it, the side of the wire,
@@ -248,6 +258,17 @@ func (h *hookSets) transition(ctx context.Context, e TransitionEvent) {
 			func() {
 				defer h.contain(i, "Transition")
 				f(ctx, e)
+			}()
+		}
+	}
+}
+
+func (h *hookSets) reload(e ReloadEvent) {
+	for i := range h.sets {
+		if f := h.sets[i].Reload; f != nil {
+			func() {
+				defer h.contain(i, "Reload")
+				f(e)
 			}()
 		}
 	}

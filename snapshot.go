@@ -14,6 +14,7 @@ import (
 // stable: fields are added, never renamed.
 type Snapshot struct {
 	Version      int                   `json:"version"` // of the JSON form: 1
+	Policies     PolicyStatus          `json:"policies"`
 	Compartments []CompartmentSnapshot `json:"compartments"`
 }
 
@@ -22,7 +23,7 @@ type Snapshot struct {
 // the bulkhead's, else the breaker's. Counts start anew when a compartment at
 // rest was dropped and its key comes back.
 type CompartmentSnapshot struct {
-	Policy   string            `json:"policy"` // "(unmatched)": calls that no route or no policy matches
+	Policy   string            `json:"policy"` // "(unmatched)": calls that no route or no policy matches; "(exempt)": those of WithoutLimits
 	Side     string            `json:"side"`   // "server" or "client"
 	Key      string            `json:"key"`    // "" with per: policy; "(overflow)": keys that found the table full
 	Granted  uint64            `json:"granted"`
@@ -61,8 +62,9 @@ type BreakerSnapshot struct {
 // read one after the other while calls go on. A table of many keys makes the
 // calls that look up theirs wait for as long as it takes to list them.
 func (g *Guard) Snapshot() Snapshot {
-	out := Snapshot{Version: 1, Compartments: []CompartmentSnapshot{}}
-	for _, cs := range g.compartments() {
+	status, gone := g.reloads.look()
+	out := Snapshot{Version: 1, Policies: status, Compartments: []CompartmentSnapshot{}}
+	for _, cs := range g.compartments(gone) {
 		for _, c := range cs {
 			if c.table != nil || c.met.Load() {
 				out.Compartments = append(out.Compartments, c.snapshot())
@@ -72,28 +74,27 @@ func (g *Guard) Snapshot() Snapshot {
 	return out
 }
 
-// compartments returns all compartments, one group for each policy and side,
-// and one for all pools.
-func (g *Guard) compartments() [][]*compartment {
+// compartments returns all compartments: one group for each policy and side, one
+// for those of policies that are gone, one for all pools.
+func (g *Guard) compartments(gone []*compartment) [][]*compartment {
 	var groups [][]*compartment
-	for i, r := range g.set.Rules() {
-		for s := range g.sides {
-			switch p := g.sides[s].places[i]; {
-			case p.fixed != nil:
-				groups = append(groups, []*compartment{p.fixed})
-			case p.table != nil:
-				cs := p.table.all()
-				if s == sideIndex(policy.Client) {
-					cs = append(cs, g.named[r.Name])
-				}
+	gen := g.current.Load()
+	for i, r := range gen.set.Rules() {
+		for s := range gen.places {
+			cs := gen.places[s][i].all()
+			if gen.places[s][i].table != nil && s == sideIndex(policy.Client) {
+				cs = append(cs, gen.named[r.Name])
+			}
+			if len(cs) > 0 {
 				slices.SortFunc(cs, func(a, b *compartment) int { return cmp.Compare(a.Key, b.Key) })
 				groups = append(groups, cs)
 			}
 		}
 	}
+	groups = append(groups, gone)
 	groups = append(groups, g.pools.list())
 	for s := range g.sides {
-		groups = append(groups, []*compartment{g.sides[s].unmatched})
+		groups = append(groups, []*compartment{g.sides[s].unmatched, g.sides[s].exempt})
 	}
 	return groups
 }
@@ -112,16 +113,20 @@ func (c *compartment) snapshot() CompartmentSnapshot {
 	for i, r := range reasons {
 		s.Rejected[r.String()] = c.rejected[i].Load()
 	}
-	if c.bulkhead != nil {
-		b := c.bulkhead.Snapshot()
+	var l limits
+	if at := c.limits.Load(); at != nil {
+		l = *at
+	}
+	if l.rule != nil && l.rule.Bulkhead != nil {
+		b := l.bulkhead.Snapshot()
 		s.Bulkhead = &BulkheadSnapshot{Limit: b.Limit, InFlight: b.InFlight, Queued: b.Queued, Peak: b.Peak}
 		s.InFlight = int64(b.InFlight)
 	}
 	if c.pool != nil {
 		s.ofPool(c.pool.Snapshot())
 	}
-	if c.breaker != nil {
-		b := c.breaker.Snapshot()
+	if l.rule != nil && l.rule.Breaker != nil {
+		b := l.breaker.Snapshot()
 		s.Breaker = &BreakerSnapshot{
 			State:        b.State.String(),
 			FailureRate:  b.FailureRate,

@@ -35,7 +35,8 @@ func TestSnapshotJSON(t *testing.T) {
 			require.NoError(t, err)
 			return string(text)
 		}
-		assert.JSONEq(t, `{"version": 1, "compartments": []}`, picture())
+		policies := `"policies": {"version": "` + g.Policies().Version() + `", "since": "2000-01-01T00:00:00Z", "reloads": 0, "failed": 0}`
+		assert.JSONEq(t, `{"version": 1, `+policies+`, "compartments": []}`, picture())
 
 		a, b := admit(t, g, to("a")), admit(t, g, to("a"))
 		go func() {
@@ -54,7 +55,7 @@ func TestSnapshotJSON(t *testing.T) {
 		b.SettleStatus(200)
 		time.Sleep(999*time.Millisecond + 1)
 
-		assert.JSONEq(t, `{"version": 1, "compartments": [
+		assert.JSONEq(t, `{"version": 1, `+policies+`, "compartments": [
 			{"policy": "health", "side": "server", "key": "", "granted": 1,
 				"rejected": {"full": 0, "wait_timeout": 0, "open": 0, "draining": 0}, "left": 0, "leaked": 0, "inFlight": 1},
 			{"policy": "watch", "side": "client", "key": "", "granted": 0,

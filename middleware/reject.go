@@ -52,32 +52,37 @@ func WriteRejection(w http.ResponseWriter, r *http.Request, rejected *watertight
 	status := rejected.StatusCode()
 	answer := answerFor(rejected.Reason, status)
 
-	h := w.Header()
-	if len(h) > 0 {
+	f := prepare(w, r, rejected)
+	f.set("Content-Type", "application/problem+json")
+	f.set("Content-Length", answer.length)
+	w.WriteHeader(status)
+	if r.Method != http.MethodHead {
+		// The client may be gone; there is nobody to tell.
+		_, _ = w.Write(answer.body)
+	}
+}
+
+// prepare does what every refusal needs, whoever writes it: the headers that do
+// not depend on the body, an end to the request's body, and the word to breakers
+// further out that what follows is a refusal. It returns what sets further headers.
+func prepare(w http.ResponseWriter, r *http.Request, rejected *watertight.RejectedError) fields {
+	f := fields{header: w.Header(), values: make([]string, 0, 5)}
+	if len(f.header) > 0 {
 		for _, other := range ofAnotherBody {
-			delete(h, other)
+			delete(f.header, other)
 		}
 	}
-	// Not h.Set, which makes a slice each time, and not slices that refusals share:
-	// a middleware further out may write into what it finds in a header.
-	values := new([5]string)
-	set := func(i int, name, value string) {
-		values[i] = value
-		h[name] = values[i : i+1 : i+1]
-	}
-	set(0, "Content-Type", "application/problem+json")
-	set(1, "Content-Length", answer.length)
-	set(2, "Cache-Control", "no-store")
+	f.set("Cache-Control", "no-store")
 	if s := retryAfterSeconds(rejected.RetryAfter); s > 0 {
-		set(3, "Retry-After", strconv.FormatInt(s, 10))
+		f.set("Retry-After", strconv.FormatInt(s, 10))
 	} else {
-		delete(h, "Retry-After")
+		delete(f.header, "Retry-After")
 	}
 	// Never on HTTP/2, where it would close the connection under the other
 	// streams. The length, not r.Body, says whether there is a body: middleware
 	// further out may have wrapped one that is empty.
 	if r.ProtoMajor == 1 && r.ContentLength != 0 {
-		set(4, "Connection", "close")
+		f.set("Connection", "close")
 		// net/http goes on to read what is owed of the body before it closes the
 		// connection. Without an end to that, callers who send nothing would hold
 		// one goroutine and one connection each, just when there are too many.
@@ -85,11 +90,21 @@ func WriteRejection(w http.ResponseWriter, r *http.Request, rejected *watertight
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(linger))
 	}
 	ignore(w)
-	w.WriteHeader(status)
-	if r.Method != http.MethodHead {
-		// The client may be gone; there is nobody to tell.
-		_, _ = w.Write(answer.body)
-	}
+	return f
+}
+
+// fields sets headers by names in canonical form. Header.Set would make a slice for
+// each; these share an array, which no other refusal shares, for a middleware
+// further out may write into what it finds in a header.
+type fields struct {
+	header http.Header
+	values []string
+}
+
+func (f *fields) set(name, value string) {
+	f.values = append(f.values, value)
+	n := len(f.values)
+	f.header[name] = f.values[n-1 : n : n]
 }
 
 // An answer is what is the same for all refusals of one reason and status.

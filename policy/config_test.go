@@ -29,7 +29,7 @@ func TestProblemsOfConfigs(t *testing.T) {
 		{policy.Policy{Name: "a\xff", Bulkhead: ok}, `policy name "a\xff" is not printable; use letters, digits, spaces and punctuation`},
 		{policy.Policy{Name: strings.Repeat("a", 129), Bulkhead: ok}, `policy name "` + strings.Repeat("a", 80) + `..." has 129 bytes; it must have at most 128`},
 		{policy.Policy{Name: "a", Side: 9, Bulkhead: ok}, `policy "a": side is Side(9); it must be Server, Client or Both`},
-		{policy.Policy{Name: "a", Per: 9, Bulkhead: ok}, `policy "a": per is Per(9); it must be PerPolicy, PerRoute, PerHost or PerDefault`},
+		{policy.Policy{Name: "a", Per: 9, Bulkhead: ok}, `policy "a": per is Per(9); it must be PerPolicy, PerRoute, PerHost, PerHeader or PerDefault`},
 		{policy.Policy{Name: "a"}, `policy "a": it limits nothing; give it a bulkhead, a breaker, or exempt: true`},
 		{policy.Policy{Name: "a", Exempt: true, Bulkhead: ok}, `policy "a": exempt is true, but the policy has a bulkhead or a breaker; drop one or the other`},
 		{policy.Policy{Name: "a", Bulkhead: ok, Match: []policy.Match{{}}}, `policy "a": match[0] is empty and would match everything; give it a field, or leave match out`},

@@ -235,12 +235,14 @@ policies:
   - {name: policy, per: policy, breaker: {}, match: [{path: /a}]}
   - {name: route, per: route, breaker: {}, match: [{path: /a}]}
   - {name: host, per: host, breaker: {}, match: [{path: /a}]}
+  - {name: header, per: "header:x-tenant", breaker: {}, match: [{path: /a}]}
 `)
 	for i, want := range [][2]policy.Per{
 		{policy.PerRoute, policy.PerHost},
 		{policy.PerPolicy, policy.PerPolicy},
 		{policy.PerRoute, policy.PerHost},
 		{policy.PerHost, policy.PerHost},
+		{policy.PerHeader, policy.PerHeader},
 	} {
 		r := set.Rules()[i]
 		assert.Equal(t, want, [2]policy.Per{r.PerOn(policy.Server), r.PerOn(policy.Client)}, r.Name)
@@ -249,7 +251,8 @@ policies:
 
 func TestNames(t *testing.T) {
 	assert.Equal(t, "both server client Side(3)", fmt.Sprint(policy.Both, " ", policy.Server, " ", policy.Client, " ", policy.Side(3)))
-	assert.Equal(t, "default policy route host Per(4)", fmt.Sprint(policy.PerDefault, " ", policy.PerPolicy, " ", policy.PerRoute, " ", policy.PerHost, " ", policy.Per(4)))
+	assert.Equal(t, "default policy route host header Per(5)", fmt.Sprint(policy.PerDefault, " ", policy.PerPolicy, " ", policy.PerRoute, " ", policy.PerHost, " ", policy.PerHeader, " ", policy.Per(5)))
+	assert.Equal(t, "enforce observe Mode(2)", fmt.Sprint(policy.Enforce, " ", policy.Observe, " ", policy.Mode(2)))
 	assert.Equal(t, "headers body Settle(2)", fmt.Sprint(policy.SettleHeaders, " ", policy.SettleBody, " ", policy.Settle(2)))
 	assert.Equal(t, "full wait_timeout open draining canceled Reason(5)", fmt.Sprint(policy.ReasonFull, " ", policy.ReasonWaitTimeout, " ", policy.ReasonOpen, " ", policy.ReasonDraining, " ", policy.ReasonCanceled, " ", policy.Reason(5)))
 	assert.Equal(t, "503 503 500-599", fmt.Sprint(policy.StatusRange{From: 503}, " ", policy.StatusRange{From: 503, To: 503}, " ", policy.StatusRange{From: 500, To: 599}))

@@ -15,9 +15,10 @@ type scope struct {
 var (
 	fileScope     = scope{"a policy file", []string{"version", "defaults", "policies"}, []string{"budget"}}
 	defaultsScope = scope{"defaults", []string{"maxCompartments", "idle"}, nil}
-	policyScope   = scope{"a policy", []string{"name", "side", "match", "per", "bulkhead", "breaker", "reject", "exempt"}, nil}
-	matchScope    = scope{"an entry of match", []string{"method", "path", "route", "host", "headers"}, []string{"query", "not"}}
-	headerScope   = scope{"a header's condition", []string{"exact"}, []string{"prefix", "suffix", "contains", "regexp"}}
+	policyScope   = scope{"a policy", []string{"name", "side", "match", "per", "mode", "bulkhead", "breaker", "reject", "exempt"}, nil}
+	matchScope    = scope{"an entry of match", []string{"method", "path", "route", "host", "headers", "query", "not"}, nil}
+	notScope      = scope{"an entry of not", []string{"method", "path", "route", "host", "headers", "query"}, nil}
+	textScope     = scope{"a condition on a text", operatorNames[:], nil}
 	bulkheadScope = scope{"bulkhead", []string{"maxConcurrent", "maxQueue", "maxWait"}, []string{"adaptive"}}
 	breakerScope  = scope{"breaker", []string{"failureRate", "slowCall", "slowCallRate", "window", "minCalls", "openFor", "halfOpen", "failureStatus", "settle"}, nil}
 	openForScope  = scope{"openFor", []string{"initial", "max", "multiplier", "jitter", "retryAfter"}, nil}
@@ -27,7 +28,7 @@ var (
 	statusScope   = scope{"status", reasonNames[:], nil}
 
 	// scopes lists those in which a misplaced key is looked for.
-	scopes = []*scope{&fileScope, &defaultsScope, &policyScope, &matchScope, &bulkheadScope, &breakerScope, &openForScope, &windowScope, &halfOpenScope, &rejectScope, &statusScope}
+	scopes = []*scope{&fileScope, &defaultsScope, &policyScope, &matchScope, &textScope, &bulkheadScope, &breakerScope, &openForScope, &windowScope, &halfOpenScope, &rejectScope, &statusScope}
 )
 
 // isServiceComb reports whether a key at the top of a file belongs to the

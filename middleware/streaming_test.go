@@ -51,7 +51,7 @@ func TestACopyUnderWayIsNotOverdue(t *testing.T) {
 		"copied, the source hangs":                  {"source", func(w http.ResponseWriter, s io.Reader) { io.Copy(w, s) }, much, "closed"},
 		"copied, the source hangs soon":             {"source", func(w http.ResponseWriter, s io.Reader) { io.Copy(w, s) }, 10, "open"},
 		"copied, the source hangs at once":          {"source", func(w http.ResponseWriter, s io.Reader) { io.Copy(w, s) }, 0, "open"},
-		"copied after some bytes, the source hangs": {"source", func(w http.ResponseWriter, s io.Reader) { w.Write(make([]byte, 2048)); io.Copy(w, s) }, 1, "closed"},
+		"copied after some bytes, the source hangs": {"source", func(w http.ResponseWriter, s io.Reader) { w.Write(make([]byte, 4096)); io.Copy(w, s) }, 1, "closed"},
 		"copied, the client hangs":                  {"client", func(w http.ResponseWriter, s io.Reader) { io.Copy(w, s) }, 100_000, "closed"},
 		"written, the client hangs":                 {"client", func(w http.ResponseWriter, _ io.Reader) { w.Write(make([]byte, much)) }, 0, "closed"},
 		"a string, the client hangs":                {"client", func(w http.ResponseWriter, _ io.Reader) { io.WriteString(w, strings.Repeat("x", much)) }, 0, "closed"},

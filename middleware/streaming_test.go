@@ -93,7 +93,7 @@ func TestACopyUnderWayIsNotOverdue(t *testing.T) {
 // The writer beneath gets the file itself, which the operating system can send
 // without our help, and every byte of it once.
 func TestFilesAreCopiedByTheWriterBeneath(t *testing.T) {
-	for _, size := range []int{0, 1, 2047, 2048, 2049, 2050, 10_000} {
+	for _, size := range []int{0, 1, 511, 512, 513, 2048, 2049, 10_000} {
 		for _, before := range []int{0, 1, 2048, 2049, 5000} {
 			name := filepath.Join(t.TempDir(), "file")
 			content := strings.Repeat("0123456789", size/10+1)[:size]
@@ -111,7 +111,7 @@ func TestFilesAreCopiedByTheWriterBeneath(t *testing.T) {
 			h.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
 			assert.Equal(t, content, w.Body.String()[before:], "%d after %d", size, before)
 			require.NotEmpty(t, w.sources)
-			if size > 2049 {
+			if size > 512 {
 				assert.Same(t, f, w.sources[len(w.sources)-1])
 			}
 		}

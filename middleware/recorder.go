@@ -27,6 +27,10 @@ type recorder struct {
 // say that they are before they are.
 const buffered = 4096
 
+// sniffed is how much of a body net/http copies in ReadFrom before it lets the headers
+// go, or else keeps back like what is written.
+const sniffed = 512
+
 // send tells the breaker, once, that the client has the headers: a stream may then
 // last as long as it likes without being overdue.
 func (w *recorder) send() {
@@ -146,15 +150,16 @@ func (w *recorder) flush() error {
 func (w *recorder) readFrom(src io.Reader) (n int64, err error) {
 	dst := w.ResponseWriter.(io.ReaderFrom)
 	if !w.sent {
-		first := max(0, buffered-w.written) + 1
-		n, err = dst.ReadFrom(io.LimitReader(src, int64(first)))
+		first := min(sniffed, int64(max(0, buffered-w.written))+1)
+		n, err = dst.ReadFrom(io.LimitReader(src, first))
 		if n > 0 {
 			w.record(http.StatusOK)
 			w.writing(int(n))
 		}
-		if err != nil || n < int64(first) {
+		if err != nil || n < first {
 			return n, err
 		}
+		w.send()
 	}
 	rest, err := dst.ReadFrom(src)
 	return n + rest, err

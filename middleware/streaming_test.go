@@ -93,8 +93,8 @@ func TestACopyUnderWayIsNotOverdue(t *testing.T) {
 // The writer beneath gets the file itself, which the operating system can send
 // without our help, and every byte of it once.
 func TestFilesAreCopiedByTheWriterBeneath(t *testing.T) {
-	for _, size := range []int{0, 1, 4095, 4096, 4097, 4098, 10_000} {
-		for _, before := range []int{0, 1, 4096, 4097, 6000} {
+	for _, size := range []int{0, 1, 511, 512, 513, 2048, 2049, 4096, 4097, 10_000} {
+		for _, before := range []int{0, 1, 2048, 2049, 4096, 4097, 6000} {
 			name := filepath.Join(t.TempDir(), "file")
 			content := strings.Repeat("0123456789", size/10+1)[:size]
 			require.NoError(t, os.WriteFile(name, []byte(content), 0o600))
@@ -111,7 +111,7 @@ func TestFilesAreCopiedByTheWriterBeneath(t *testing.T) {
 			h.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
 			assert.Equal(t, content, w.Body.String()[before:], "%d after %d", size, before)
 			require.NotEmpty(t, w.sources)
-			if size > 4097 {
+			if size > 512 {
 				assert.Same(t, f, w.sources[len(w.sources)-1])
 			}
 		}

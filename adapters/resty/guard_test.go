@@ -109,7 +109,7 @@ func (l *log) Errorf(format string, _ ...any) {
 func (*log) Warnf(string, ...any)  {}
 func (*log) Debugf(string, ...any) {}
 
-func on503(r *resty.Response, _ error) bool     { return r.StatusCode() == 503 }
+func on503(r *resty.Response, _ error) bool { return r.StatusCode() == 503 }
 func onStatus(status int) resty.RetryConditionFunc {
 	return func(r *resty.Response, _ error) bool { return r.StatusCode() == status }
 }

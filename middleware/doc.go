@@ -46,6 +46,8 @@
 // HTTP2Config.MaxReceiveBufferPerStream at 64 KiB and
 // MaxReceiveBufferPerConnection at 4 MiB it takes some sixty of them.
 //
+// [WithRejectHandler] answers in another way.
+//
 // After a refusal an HTTP/1 client that still owes its body may send it for one
 // more second; then the connection closes.
 //
@@ -61,8 +63,8 @@
 //
 // The request is the one that the middleware got, or a copy of it if its
 // context needs an addition: by a hook, or because the Guard wraps several
-// handlers and must know the request again. Pattern and parsed forms are copied
-// back.
+// handlers and must know the request again. What the handler leaves on the copy,
+// such as Pattern, path values and parsed forms, is copied back.
 //
 // # One Guard, several handlers
 //

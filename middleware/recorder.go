@@ -16,7 +16,7 @@ type recorder struct {
 	http.ResponseWriter
 	call    watertight.Call
 	status  int  // 0: not yet written
-	written int  // bytes of the body
+	written int  // bytes of the body that the handler wrote
 	sent    bool // the client has the headers
 }
 
@@ -33,7 +33,9 @@ func (w *recorder) send() {
 	}
 }
 
-func (w *recorder) wrote(n int) {
+// writing is called before n bytes are written, since that may take as long as a
+// slow client likes, and the headers go first.
+func (w *recorder) writing(n int) {
 	w.written += n
 	if w.written > buffered {
 		w.send()
@@ -85,17 +87,15 @@ func (w *recorder) WriteHeader(status int) {
 
 func (w *recorder) Write(p []byte) (int, error) {
 	w.record(http.StatusOK)
-	n, err := w.ResponseWriter.Write(p)
-	w.wrote(n)
-	return n, err
+	w.writing(len(p))
+	return w.ResponseWriter.Write(p)
 }
 
 // WriteString keeps io.WriteString from copying.
 func (w *recorder) WriteString(s string) (int, error) {
 	w.record(http.StatusOK)
-	n, err := io.WriteString(w.ResponseWriter, s)
-	w.wrote(n)
-	return n, err
+	w.writing(len(s))
+	return io.WriteString(w.ResponseWriter, s)
 }
 
 // record notes the final status: the first that is not informational. 101 ends
@@ -136,12 +136,25 @@ func (w *recorder) flush() error {
 
 // readFrom records what it did, not what it is about to do: a source that
 // fails before its first byte leaves the status to the handler.
-func (w *recorder) readFrom(src io.Reader) (int64, error) {
-	n, err := w.ResponseWriter.(io.ReaderFrom).ReadFrom(src)
-	if n > 0 {
-		w.record(http.StatusOK)
+//
+// It has as much copied as makes the headers leave, and then the rest, which may
+// take as long as the client and the source like. The source is not wrapped, for
+// the operating system may send a file without our help.
+func (w *recorder) readFrom(src io.Reader) (n int64, err error) {
+	dst := w.ResponseWriter.(io.ReaderFrom)
+	if !w.sent {
+		first := max(0, buffered-w.written) + 1
+		n, err = dst.ReadFrom(io.LimitReader(src, int64(first)))
+		if n > 0 {
+			w.record(http.StatusOK)
+			w.writing(int(n))
+		}
+		if err != nil || n < int64(first) {
+			return n, err
+		}
 	}
-	return n, err
+	rest, err := dst.ReadFrom(src)
+	return n + rest, err
 }
 
 func (w *recorder) push(target string, opts *http.PushOptions) error {

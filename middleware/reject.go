@@ -62,12 +62,25 @@ func WriteRejection(w http.ResponseWriter, r *http.Request, rejected *watertight
 	}
 	body = append(body, '\n')
 
+	prepare(w, r, rejected)
+	h := w.Header()
+	h.Set("Content-Type", "application/problem+json")
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(status)
+	if r.Method != http.MethodHead {
+		// The client may be gone; there is nobody to tell.
+		_, _ = w.Write(body)
+	}
+}
+
+// prepare does what every refusal needs, whoever writes it: the headers that do
+// not depend on the body, an end to the request's body, and the word to breakers
+// further out that what follows is a refusal.
+func prepare(w http.ResponseWriter, r *http.Request, rejected *watertight.RejectedError) {
 	h := w.Header()
 	for _, other := range ofAnotherBody {
 		h.Del(other)
 	}
-	h.Set("Content-Type", "application/problem+json")
-	h.Set("Content-Length", strconv.Itoa(len(body)))
 	h.Set("Cache-Control", "no-store")
 	if s := retryAfterSeconds(rejected.RetryAfter); s > 0 {
 		h.Set("Retry-After", strconv.FormatInt(s, 10))
@@ -86,11 +99,6 @@ func WriteRejection(w http.ResponseWriter, r *http.Request, rejected *watertight
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(linger))
 	}
 	ignore(w)
-	w.WriteHeader(status)
-	if r.Method != http.MethodHead {
-		// The client may be gone; there is nobody to tell.
-		_, _ = w.Write(body)
-	}
 }
 
 // linger is how long a refused caller may go on to send its body. One that is cut

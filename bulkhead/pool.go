@@ -221,13 +221,21 @@ func (p *Pool) leave(t *task, err error) bool {
 }
 
 // endLocked counts t and completes its future. It does both under mu, so that
-// whoever sees a future done sees it counted, and the other way round.
+// whoever sees a future done sees it counted, and the other way round. t is not to
+// be touched any more.
 func (p *Pool) endLocked(t *task, o taskOutcome, err error) {
 	p.outcomes[o]++
-	t.err = err
-	t.ctx, t.info = nil, nil // a future may live longer than what these hold
+	t.ctx, t.info, t.body = nil, nil, nil // a task may live longer than what these hold
 	t.state = taskEnded
-	close(t.done)
+	if r := t.result; r != nil {
+		r.completeLocked(err)
+	}
+	if t.wanted {
+		t.err = err
+		t.bell <- struct{}{}
+	} else {
+		t.recycle()
+	}
 }
 
 // drainedLocked tells those who drain that nothing is left, if so. It is called

@@ -58,6 +58,14 @@ func TestPoolAllocations(t *testing.T) {
 				t.Error(err)
 			}
 		}},
+		"submit, nobody waits": {1, func() {
+			if _, err := bulkhead.Submit(free, ctx, nothing); err != nil {
+				t.Error(err)
+			}
+			for free.Snapshot().Active > 0 {
+				runtime.Gosched()
+			}
+		}},
 		"do": {0, func() {
 			if err := free.Do(ctx, func(context.Context) error { return nil }); err != nil {
 				t.Error(err)

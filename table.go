@@ -27,14 +27,17 @@ import (
 // Finding, leaving and inserting take constant time under one lock, apart from
 // the drops, of which there is at most one for each time a call left.
 type table struct {
-	max    int
-	idle   time.Duration
+	side   policy.Side
+	per    policy.Per
 	origin time.Time // instants below are durations since then
-	build  func(key string) *compartment
+	build  func(r *policy.Rule, s policy.Side, key string) *compartment
 
-	mu sync.Mutex // guards the fields below, and the table's fields of every compartment in it
+	mu   sync.Mutex   // guards the fields below, and the table's fields of every compartment in it
+	rule *policy.Rule // of the compartments to come
+	max  int
+	idle time.Duration
 	// Invariants, whenever mu is not held:
-	//   - len(byKey) <= max
+	//   - len(byKey) <= max, once max has not been lowered
 	//   - a listed compartment has refs == 0 and is in byKey
 	//   - first..last is ordered by leftAt
 	byKey       map[string]*compartment
@@ -43,8 +46,19 @@ type table struct {
 	closed      bool // new bulkheads are born closed
 }
 
-func newTable(max int, idle time.Duration, build func(key string) *compartment) *table {
-	return &table{max: max, idle: idle, origin: time.Now(), build: build, byKey: make(map[string]*compartment)}
+// newTable returns an empty table. Its compartments come from build, which is called
+// under the lock.
+func newTable(r *policy.Rule, s policy.Side, max int, idle time.Duration, build func(*policy.Rule, policy.Side, string) *compartment) *table {
+	return &table{side: s, per: r.PerOn(s), rule: r, max: max, idle: idle, origin: time.Now(), build: build, byKey: make(map[string]*compartment)}
+}
+
+// change makes r the rule of the compartments to come, and returns those that there
+// are. Until they have gone one by one, there may be more of them than max.
+func (t *table) change(r *policy.Rule, max int, idle time.Duration) []*compartment {
+	t.mu.Lock()
+	t.rule, t.max, t.idle = r, max, idle
+	t.mu.Unlock()
+	return t.all()
 }
 
 // acquire returns the compartment of key, pinned until release.
@@ -90,7 +104,8 @@ func (t *table) insert(key []byte) *compartment {
 // forgettable reports whether c, built anew, would be what it is: its breaker is
 // closed, or is held by its policy in the state in which it is made.
 func (c *compartment) forgettable() bool {
-	return c.breaker == nil || c.rule.Breaker.Force != policy.ForceNone || c.breaker.State() == breaker.Closed
+	l := c.limits.Load()
+	return l.rule.Breaker == nil || l.breakerRule.Force != policy.ForceNone || l.breaker.State() == breaker.Closed
 }
 
 // insertIfRoom returns the compartment of key, pinned; or else the one that must
@@ -137,10 +152,10 @@ func (t *table) overflowLocked() *compartment {
 }
 
 func (t *table) buildLocked(key string) *compartment {
-	c := t.build(key)
+	c := t.build(t.rule, t.side, key)
 	c.table = t
-	if t.closed && c.bulkhead != nil {
-		c.bulkhead.Close()
+	if t.closed {
+		c.close()
 	}
 	return c
 }
@@ -208,8 +223,6 @@ func (t *table) close() {
 	t.closed = true
 	t.mu.Unlock()
 	for _, c := range t.all() {
-		if c.bulkhead != nil {
-			c.bulkhead.Close()
-		}
+		c.close()
 	}
 }

@@ -29,8 +29,8 @@ type Defaults struct {
 // Bulkhead or a Breaker (or both), or Exempt alone.
 type Policy struct {
 	// Name is required and unique. It shows in errors, spans and metrics: at
-	// most 128 bytes, printable, without spaces at its ends. The name
-	// "(unmatched)" is taken.
+	// most 128 bytes, printable, without spaces at its ends. The names
+	// "(unmatched)" and "(exempt)" are taken.
 	Name string
 	// Side is the side that the policy works on. Zero: Both.
 	Side Side

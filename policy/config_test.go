@@ -93,10 +93,20 @@ var configs = rapid.Custom(func(t *rapid.T) policy.Config {
 	}}
 	for i, p := range rapid.SliceOfN(policies, 0, 3).Draw(t, "policies") {
 		p.Name = string(rune('a' + i))
+		for j := range p.Match {
+			onePath(&p.Match[j])
+			for k := range p.Match[j].Not {
+				onePath(&p.Match[j].Not[k])
+			}
+		}
 		if mostly("name", 0, 1) == 1 {
 			p.Name = "a"
 		}
-		p.Per = rapid.SampledFrom([]policy.Per{policy.PerDefault, policy.PerPolicy, policy.PerRoute, policy.PerHost}).Draw(t, "per")
+		p.Per = rapid.SampledFrom([]policy.Per{policy.PerDefault, policy.PerPolicy, policy.PerRoute, policy.PerHost, policy.PerHeader}).Draw(t, "per")
+		if p.Per == policy.PerHeader {
+			p.Header = rapid.SampledFrom([]string{"X-Tenant", "x-tenant", "host", "a b"}).Draw(t, "header")
+		}
+		p.Mode = sometimes(t, "mode", rapid.Just(policy.Observe))
 		if p.Bulkhead != nil {
 			p.Bulkhead = &policy.Bulkhead{
 				MaxConcurrent: 1 + mostly("maxConcurrent", 3, -4),
@@ -139,6 +149,13 @@ var configs = rapid.Custom(func(t *rapid.T) policy.Config {
 	return c
 })
 
+// onePath leaves a pattern or a condition, since a file has only one path.
+func onePath(m *policy.Match) {
+	if m.Path != "" {
+		m.PathText = policy.Text{}
+	}
+}
+
 // fileOf writes a Config as a policy file.
 func fileOf(t require.TestingT, c policy.Config) []byte {
 	type m = map[string]any
@@ -158,19 +175,16 @@ func fileOf(t require.TestingT, c policy.Config) []byte {
 		out := m{"name": p.Name}
 		put(out, "side", p.Side.String(), p.Side != policy.Both)
 		put(out, "per", p.Per.String(), p.Per != policy.PerDefault)
+		put(out, "per", "header:"+p.Header, p.Per == policy.PerHeader)
+		put(out, "mode", p.Mode.String(), p.Mode != policy.Enforce)
 		put(out, "exempt", true, p.Exempt)
 		entries := []m{}
 		for _, e := range p.Match {
-			entry := m{}
-			put(entry, "method", e.Method, len(e.Method) > 0)
-			put(entry, "path", e.Path, e.Path != "")
-			put(entry, "route", e.Route, e.Route != "")
-			put(entry, "host", e.Host, e.Host != "")
-			headers := m{}
-			for name, value := range e.Headers {
-				headers[name] = m{"exact": value}
+			entry, not := entryOf(e), []map[string]any{}
+			for _, e := range e.Not {
+				not = append(not, entryOf(e))
 			}
-			put(entry, "headers", headers, len(headers) > 0)
+			put(entry, "not", not, len(not) > 0)
 			entries = append(entries, entry)
 		}
 		put(out, "match", entries, len(entries) > 0)
@@ -226,6 +240,51 @@ func fileOf(t require.TestingT, c policy.Config) []byte {
 	data, err := yaml.Marshal(m{"version": 1, "defaults": defaults, "policies": list})
 	require.NoError(t, err)
 	return data
+}
+
+// entryOf writes an entry without its not.
+func entryOf(e policy.Match) map[string]any {
+	entry, headers, query := map[string]any{}, map[string]any{}, map[string]any{}
+	for key, v := range map[string]string{"path": e.Path, "route": e.Route, "host": e.Host} {
+		if v != "" {
+			entry[key] = v
+		}
+	}
+	if e.PathText != (policy.Text{}) {
+		entry["path"] = textOf(e.PathText)
+	}
+	if len(e.Method) > 0 {
+		entry["method"] = e.Method
+	}
+	for name, value := range e.Headers {
+		headers[name] = map[string]any{"exact": value}
+	}
+	for name, c := range e.HeaderText {
+		headers[name] = textOf(c)
+	}
+	for name, c := range e.Query {
+		query[name] = textOf(c)
+	}
+	if len(headers) > 0 {
+		entry["headers"] = headers
+	}
+	if len(query) > 0 {
+		entry["query"] = query
+	}
+	return entry
+}
+
+func textOf(c policy.Text) map[string]any {
+	text := map[string]any{}
+	for key, v := range map[string]string{"exact": c.Exact, "prefix": c.Prefix, "suffix": c.Suffix, "contains": c.Contains, "regexp": c.Regexp} {
+		if v != "" {
+			text[key] = v
+		}
+	}
+	if len(text) == 0 {
+		text["prefix"] = "" // which a Config says with the zero Text
+	}
+	return text
 }
 
 // byLine is the part of a message that only a file can have.

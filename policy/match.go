@@ -34,7 +34,14 @@ type Request struct {
 	Route string
 	// RouteKnown reports whether a router was asked for Route.
 	RouteKnown bool
+	// Key, if not empty, divides the calls of policies with per: host, in place
+	// of the host. No policy matches by it. What is longer than MaxKey is cut
+	// there.
+	Key string
 }
+
+// MaxKey is the length in bytes of the longest [Request].Key.
+const MaxKey = 255
 
 // A Decision says which policies limit a request. All fields are zero if none
 // does.

@@ -88,13 +88,14 @@ func TestProblemsOfFiles(t *testing.T) {
 		{"version: 1\npolicies:\n  - {name: a, breaker: {}}\n  - {name: a, breaker: {}}\n", []string{
 			`4:12: policy name "a" is taken by the one in line 3; every policy needs a name of its own`,
 		}},
-		{"version: 1\npolicies:\n  - {name: (unmatched), breaker: {}}\n  - {name: \" b\", breaker: {}}\n  - {name: \"\", breaker: {}}\n  - {name: \"a\\nb\", breaker: {}}\n  - {name: 12, breaker: {}}\n  - {name: [a], breaker: {}}\n", []string{
+		{"version: 1\npolicies:\n  - {name: (unmatched), breaker: {}}\n  - {name: \" b\", breaker: {}}\n  - {name: \"\", breaker: {}}\n  - {name: \"a\\nb\", breaker: {}}\n  - {name: 12, breaker: {}}\n  - {name: [a], breaker: {}}\n  - {name: (exempt), breaker: {}}\n", []string{
 			`3:12: policy name "(unmatched)" is taken: requests that no policy matches are counted under it; choose another`,
 			`4:12: policy name " b" has spaces at its ends; write "b"`,
 			`5:12: policies[2]: the name is missing; every policy needs a name of its own`,
 			`6:12: policy name "a\nb" is not printable; use letters, digits, spaces and punctuation`,
 			`7:12: policies[4]: name is 12, which is not text; put it in quotes: "12"`,
 			`8:12: policies[5]: name is a list; it must be text`,
+			`9:12: policy name "(exempt)" is taken: requests that the program exempts by itself are counted under it; choose another`,
 		}},
 		{"version: 1\npolicies: &a [*a]\n", []string{
 			`2:15: with the alias *a the file expands to too much; write the value out`,

@@ -9,6 +9,7 @@ type Set struct {
 	defaults Defaults
 	warnings []*Error
 	routes   bool
+	version  string
 	hosted   bool // of a ServiceComb file: no policy is about a client's request without a host
 }
 
@@ -27,6 +28,10 @@ func (s *Set) Defaults() Defaults {
 // Warnings returns what is allowed but hardly meant, in order of position; nil
 // if there is nothing. It is for the program to log.
 func (s *Set) Warnings() []*Error { return s.warnings }
+
+// Version tells apart the versions of a policy file: it is a digest of what the file
+// held, of 12 hexadecimal digits. It is empty for a set that was made in code.
+func (s *Set) Version() string { return s.version }
 
 // UsesRoutes reports whether some policy needs to know the route of a server's
 // requests: it matches on the route, or keeps a compartment for each.

@@ -23,6 +23,9 @@ func (p *problems) text(d textDraft, check func(*operatorDraft) error) (c condit
 			p.errorf(f.at, "%s is %s; %v", f.name, quote(f.v), err)
 			continue
 		}
+		if f.v == "" && f.kind != operatorExact {
+			continue // it holds for every text
+		}
 		if f.kind == operatorExact {
 			exact = i
 		} else if exact >= 0 && !o.match(d[exact].v) {

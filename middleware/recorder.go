@@ -20,9 +20,12 @@ type recorder struct {
 	sent    bool // the client has the headers
 }
 
-// buffered is how much of a body net/http keeps back, the headers with it, until
-// the handler flushes or returns.
-const buffered = 2048
+// buffered is the most of a body that net/http keeps back, the headers with it, until
+// the handler flushes or returns. On HTTP/2 it is exactly that. On HTTP/1 the first
+// 2048 bytes and the headers go on into a buffer of 4096 that they share, so that
+// long headers may be sent sooner; how much, the recorder cannot see, and does not
+// say that they are before they are.
+const buffered = 4096
 
 // sniffed is how much of a body net/http copies in ReadFrom before it lets the headers
 // go, or else keeps back like what is written.

@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/watertight-go/watertight"
 	"github.com/watertight-go/watertight/middleware"
 	"github.com/watertight-go/watertight/transport"
 )

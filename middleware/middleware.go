@@ -55,6 +55,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		Method:      r.Method,
 		Host:        r.Host,
 		EscapedPath: r.URL.EscapedPath(),
+		Path:        r.URL.Path,
+		RawQuery:    r.URL.RawQuery,
 		Header:      r.Header,
 	}
 	if h.route != nil {

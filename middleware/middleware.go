@@ -56,6 +56,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	req.Method = r.Method
 	req.Host = r.Host
 	req.EscapedPath = r.URL.EscapedPath()
+	req.Path = r.URL.Path
+	req.RawQuery = r.URL.RawQuery
 	req.Header = r.Header
 	if h.route != nil {
 		req.Route, req.RouteKnown = h.route(r), true

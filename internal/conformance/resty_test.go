@@ -164,9 +164,7 @@ func TestResty(t *testing.T) {
 		for name := range outside {
 			skip = append(skip, "^"+name+"$")
 		}
-		for _, share := range shares[:len(shares)-1] {
-			skip = append(skip, share)
-		}
+		skip = append(skip, shares[:len(shares)-1]...)
 		for _, share := range shares {
 			args := []string{"-vet=off", "-run=" + share, "."}
 			if share == "" {

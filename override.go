@@ -84,9 +84,9 @@ func overrideOf(ctx context.Context, side policy.Side) override {
 }
 
 // decide finds the policies for a call that is not unlimited.
-func (g *Guard) decide(req *policy.Request, o override) policy.Decision {
+func (g *Guard) decide(set *policy.Set, req *policy.Request, o override) policy.Decision {
 	if o.policy != "" {
-		if d, ok := g.set.MatchNamed(o.policy, req); ok {
+		if d, ok := set.MatchNamed(o.policy, req); ok {
 			return d
 		}
 		if !g.misnamed.Swap(true) {
@@ -94,5 +94,5 @@ func (g *Guard) decide(req *policy.Request, o override) policy.Decision {
 				"policy", o.policy, "side", req.Side.String())
 		}
 	}
-	return g.set.Match(req)
+	return set.Match(req)
 }

@@ -17,7 +17,7 @@ import (
 // server side a caller that left weighs more, see [Call.SettleFailure]. Only
 // the first Settle counts.
 func (c *Call) SettleStatus(status int) {
-	if c.breaker == nil || c.settled {
+	if !c.breaker.taken() || c.settled {
 		return
 	}
 	c.settle(c.outcomeOf(status), c.breaker.Side == policy.Server)
@@ -27,7 +27,7 @@ func (c *Call) outcomeOf(status int) breaker.Outcome {
 	if c.judged != 0 {
 		return c.judged
 	}
-	if c.breaker.rule.Breaker.IsFailure(status) {
+	if c.breaker.breakerRule.IsFailure(status) {
 		return breaker.Failure
 	}
 	return breaker.Success
@@ -45,7 +45,7 @@ func (c *Call) outcomeOf(status int) breaker.Outcome {
 //
 // Only the first Settle counts.
 func (c *Call) SettleFailure() {
-	if c.breaker == nil || c.settled {
+	if !c.breaker.taken() || c.settled {
 		return
 	}
 	if c.judged == breaker.Success {
@@ -73,7 +73,7 @@ func (c *Call) Judge(o breaker.Outcome) {
 // about what the breaker watches. A half-open breaker gets its probe back. Only the
 // first Settle counts.
 func (c *Call) SettleIgnored() {
-	if c.breaker == nil || c.settled {
+	if !c.breaker.taken() || c.settled {
 		return
 	}
 	c.settled = true
@@ -84,7 +84,7 @@ func (c *Call) SettleIgnored() {
 // that the call is not overdue from now on, however long the rest takes. It files
 // no outcome, and does nothing after the call was settled.
 func (c *Call) Answering() {
-	if c.breaker != nil && !c.settled {
+	if c.breaker.taken() && !c.settled {
 		c.watch = c.watch.Responded(c.hookCtx)
 	}
 }
@@ -94,10 +94,10 @@ func (c *Call) Answering() {
 // [Call.SettleBody] must follow; until then the breaker does not take the call for
 // overdue.
 func (c *Call) Responded(status int) {
-	if c.breaker == nil || c.settled {
+	if !c.breaker.taken() || c.settled {
 		return
 	}
-	if c.breaker.rule.Breaker.Settle != policy.SettleBody {
+	if c.breaker.breakerRule.Settle != policy.SettleBody {
 		c.SettleStatus(status)
 		return
 	}
@@ -117,7 +117,7 @@ func (c *Call) Responded(status int) {
 // The call was slow if it took longer than slowCall up to now. Only the first
 // Settle counts.
 func (c *Call) SettleBody(err error) {
-	if c.breaker == nil || c.settled || c.status == 0 {
+	if !c.breaker.taken() || c.settled || c.status == 0 {
 		return
 	}
 	o := c.outcomeOf(c.status)
@@ -132,7 +132,7 @@ func (c *Call) SettleBody(err error) {
 // it stays open until then, but no longer than the policy says. It does nothing
 // after the call was settled, or if wait is not positive.
 func (c *Call) RetryAfter(wait time.Duration) {
-	if c.breaker != nil && !c.settled {
+	if c.breaker.taken() && !c.settled {
 		c.watch.RetryAfter(wait)
 	}
 }
@@ -184,7 +184,7 @@ func (c *Call) settleFor(err error, now time.Time) {
 		c.watch.DoneAt(c.hookCtx, o, now)
 		return
 	}
-	switch slowCall := c.breaker.rule.Breaker.SlowCall; {
+	switch slowCall := c.breaker.breakerRule.SlowCall; {
 	case slowCall <= 0 || took < slowCall:
 		c.watch.DoneAt(c.hookCtx, breaker.Ignored, now)
 	case took == slowCall:

@@ -5,83 +5,76 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
 func bulkheadRows() []row {
 	rows := []row{{
-		name:   "acquire + release, uncontended",
-		target: "<= 1.6x, 0 allocs",
-		raw:    rawPair,
+		name:  "acquire + release, uncontended",
+		goals: []goal{ratio(1.6), allocs(0)},
+		ours:  2,
+		raw:   rawPair(0),
 		rivals: each(func(open opener) turn {
-			return func(m *meter, ops int) {
-				g := open(10, 10)
-				ctx, cancel := context.WithCancel(context.Background())
-				defer cancel()
-				m.start()
-				g.pass(ctx, ops)
-				m.stop()
-			}
+			return func(m *meter, ops int) { alone(m, ops, open(10, 10).pass) }
 		}),
 	}}
 	for _, perCore := range []int{1, 16} {
 		rows = append(rows, row{
-			name:   fmt.Sprintf("acquire + release, all cores, %d goroutines a core", perCore),
-			target: "<= 2x, 0 allocs",
-			raw:    rawPairs(perCore),
+			name:  fmt.Sprintf("acquire + release, all cores, %d goroutines a core", perCore),
+			goals: []goal{ratio(2), allocs(0)},
+			ours:  2,
+			raw:   rawPair(perCore),
 			rivals: each(func(open opener) turn {
-				return func(m *meter, ops int) {
-					g := open(1<<20, 10)
-					together(m, ops, perCore, g.pass)
-				}
+				return func(m *meter, ops int) { together(m, ops, perCore, open(1<<20, 10).pass) }
 			}),
 		})
 	}
 	rows = append(rows, row{
-		name:   "refused (full)",
-		target: "<= 1.6x, 0 allocs",
-		raw:    rawPair,
+		name:  "refused (full)",
+		goals: []goal{ratio(1.6), allocs(0)},
+		ours:  2,
+		raw:   rawPair(0),
 		rivals: each(func(open opener) turn {
 			return func(m *meter, ops int) {
 				g := open(1, 0)
-				ctx, cancel := context.WithCancel(context.Background())
-				defer cancel()
-				g.visit(ctx, func() bool {
-					m.start()
-					g.refused(ctx, ops)
-					m.stop()
+				g.visit(context.Background(), func() bool {
+					alone(m, ops, g.refused)
 					return true
 				})
 			}
 		}),
 	})
 	for _, waiters := range []int{1, 100, 10_000, 100_000} {
-		rows = append(rows, row{
-			// With more processors a permit that comes back often finds nobody
-			// waiting yet, so that there is no hand-off to measure.
-			name:   fmt.Sprintf("hand-off with context and max wait, %d waiters, one processor", waiters),
-			target: "<= 2x, <= 1 alloc",
-			least:  3 * (waiters + 1),
-			raw: rival{"channel ring", func(m *meter, ops int) {
-				defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-				ring(m, ops, waiters+1)
-			}},
-			rivals: each(func(open opener) turn {
-				return func(m *meter, ops int) {
-					defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-					handOff(m, ops, open(1, waiters+1), waiters)
-				}
-			}),
-		})
+		rows = append(rows, handOffRow(waiters))
 	}
 	return rows
 }
 
-type (
-	opener = func(limit, backlog int) gate
-	turn   = func(m *meter, ops int)
-)
+// handOffRow is measured on one processor: with more, a permit that comes back
+// often finds nobody waiting yet, so that there is no hand-off to measure.
+func handOffRow(waiters int) row {
+	r := row{
+		name:  fmt.Sprintf("hand-off with context and max wait, %d waiters, one processor", waiters),
+		goals: []goal{ratio(2), allocs(1)},
+		ours:  2,
+		least: 3 * (waiters + 1),
+		raw:   channelRing(waiters),
+		rivals: each(func(open opener) turn {
+			return func(m *meter, ops int) { handOff(m, ops, open(1, waiters+1), waiters) }
+		}),
+	}
+	if waiters == 100_000 {
+		few := []rival{channelRing(1), {gates[0].name, func(m *meter, ops int) { handOff(m, ops, openOurs(1, 2), 1) }}}
+		for i := range few {
+			few[i].name += ", 1 waiter"
+		}
+		r.goals = append(r.goals, flat(1.5, few[0].name, few[1].name))
+		r.rivals = append(r.rivals, few...)
+	}
+	return r
+}
+
+type opener = func(limit, backlog int) gate
 
 // each makes a rival of each gate.
 func each(run func(open opener) turn) []rival {
@@ -92,53 +85,14 @@ func each(run func(open opener) turn) []rival {
 	return all
 }
 
-var rawPair = rival{"atomic add and its undo", func(m *meter, ops int) {
-	var n atomic.Int64
-	m.start()
-	pairs(&n, ops)
-	m.stop()
-}}
-
-func pairs(n *atomic.Int64, ops int) {
-	for range ops {
-		n.Add(1)
-		n.Add(-1)
-	}
-}
-
-func rawPairs(perCore int) rival {
-	return rival{"atomic add and its undo", func(m *meter, ops int) {
-		var n atomic.Int64
-		together(m, ops, perCore, func(_ context.Context, ops int) { pairs(&n, ops) })
-	}}
-}
-
-// together has the work done by perCore goroutines for each processor, released
-// at once.
-func together(m *meter, ops, perCore int, work func(ctx context.Context, ops int)) {
-	n := perCore * runtime.GOMAXPROCS(0)
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	var ready, done sync.WaitGroup
-	start := make(chan struct{})
-	for i := range n {
-		ready.Add(1)
-		done.Go(func() {
-			ready.Done()
-			<-start
-			work(ctx, (i+1)*ops/n-i*ops/n)
-		})
-	}
-	ready.Wait()
-	m.start()
-	close(start)
-	done.Wait()
-	m.stop()
+func channelRing(waiters int) rival {
+	return rival{"channel ring", func(m *meter, ops int) { ring(m, ops, waiters+1) }}
 }
 
 // ring hands a token round a ring of n goroutines, ops times. It is the least
 // that a hand-off between goroutines can cost.
 func ring(m *meter, ops, n int) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	seats := make([]chan int, n)
 	for i := range seats {
 		seats[i] = make(chan int, 1)
@@ -166,6 +120,7 @@ func ring(m *meter, ops, n int) {
 
 // handOff has one permit handed round among waiters+1 goroutines, ops times.
 func handOff(m *meter, ops int, g gate, waiters int) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	background, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	var done sync.WaitGroup

@@ -129,8 +129,7 @@ func (t *Transport) send(r *http.Request, call watertight.Call) (resp *http.Resp
 	} else {
 		call.Responded(resp.StatusCode)
 	}
-	resp.Body = hold(r.Context(), resp, call)
-	return resp, nil
+	return hold(r.Context(), resp, call), nil
 }
 
 // bodiless reports whether the response has no body by protocol. The clients

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/go-chi/chi/v5"
+	chimiddleware "github.com/go-chi/chi/v5/middleware"
 	"github.com/stretchr/testify/assert"
 
 	"github.com/watertight-go/watertight/adapters/chi"
@@ -68,6 +69,7 @@ func BenchmarkMiddleware(b *testing.B) {
 	}{
 		{"chi alone", routes()},
 		{"guarded", routes(watertightchi.Middleware(guard(b, roomy)))},
+		{"chi's Throttle", routes(chimiddleware.Throttle(100))}, // one limit for all, no policy, no key
 		{"a new context each time", routes(func(next http.Handler) http.Handler { return lookedUpAnew{next} })},
 	} {
 		for _, cost := range costs {

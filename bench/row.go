@@ -97,7 +97,7 @@ func rounds(a, b []float64, f func(a, b float64) float64) []float64 {
 }
 
 func minus(a, b float64) float64 { return a - b }
-func over(a, b float64) float64 { return a / b }
+func over(a, b float64) float64  { return a / b }
 
 func median(all []float64) float64 {
 	all = slices.Sorted(slices.Values(all))

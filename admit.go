@@ -20,27 +20,32 @@ import (
 //     is done loses even if a permit is free. [Call.Left] of the Call is what a
 //     server answers.
 //
-// What no policy limits is let through without a look at ctx. ctx must not be
-// nil, nor req, which is only read, and not kept.
-func (g *Guard) Admit(ctx context.Context, req *policy.Request) (Call, error) {
+// What no policy limits is let through even if ctx is done. What ctx says by
+// [WithoutLimits] or [WithPolicy] comes before what the policies match. ctx must not
+// be nil, nor req, which is only read, and not kept.
+func (g *Guard) Admit(ctx context.Context, req *policy.Request) (c Call, err error) {
 	sd := &g.sides[sideIndex(req.Side)]
-	d := g.set.Match(req)
-
 	var outer *mark
 	if req.Side == policy.Server && g.wraps.Load() > 1 {
 		outer = g.markOf(ctx)
 	}
 
+	o := overrideOf(ctx, req.Side)
+	if o.unlimited {
+		return g.passExempt(ctx, sd.exempt, outer), nil
+	}
+	gen := g.current.Load()
+	d := g.decide(gen.set, req, o)
 	if d.Exempt != nil {
-		return g.passExempt(ctx, sd.places[d.Exempt.Index].fixed, outer), nil
+		return g.passExempt(ctx, gen.place(d.Exempt, req.Side).fixed, outer), nil
 	}
 	if d.Bulkhead == nil && d.Breaker == nil || req.RouteKnown && req.Route == "" {
 		return g.passUnlimited(ctx, req, sd, outer)
 	}
 
-	c := Call{g: g, side: sd, ctx: ctx, hookCtx: ctx, runCtx: ctx, outer: outer}
-	c.enter(req, d)
-	if c.bulkhead == nil && c.breaker == nil {
+	c.g, c.side, c.ctx, c.hookCtx, c.runCtx, c.outer = g, sd, ctx, ctx, ctx, outer
+	c.enter(gen, req, d)
+	if !c.bulkhead.taken() && !c.breaker.taken() {
 		// Everything that would decide has let this request in before.
 		return c, nil
 	}
@@ -52,7 +57,7 @@ func (g *Guard) Admit(ctx context.Context, req *policy.Request) (Call, error) {
 			c.giveBack()
 		}
 	}()
-	if err := c.admit(req); err != nil {
+	if err = c.admit(req); err != nil {
 		return Call{left: c.left}, err
 	}
 	admitted = true
@@ -96,19 +101,19 @@ func (g *Guard) passUnlimited(ctx context.Context, req *policy.Request, sd *side
 
 // enter finds the compartments of the decision that the request is not in
 // already, and pins them.
-func (c *Call) enter(req *policy.Request, d policy.Decision) {
+func (c *Call) enter(gen *generation, req *policy.Request, d policy.Decision) {
 	if c.outer != nil && !req.RouteKnown {
 		d = c.outer.trusted(req, d)
 	}
 	var buf [128]byte
 	if d.Breaker != nil {
-		c.breaker = c.side.compartment(buf[:0], req, d.Breaker, d.BreakerPattern)
+		c.breaker = gen.enter(buf[:0], req, d.Breaker, d.BreakerPattern)
 	}
 	if d.Bulkhead != nil {
 		if d.Bulkhead == d.Breaker {
 			c.bulkhead = c.breaker
 		} else {
-			c.bulkhead = c.side.compartment(buf[:0], req, d.Bulkhead, d.BulkheadPattern)
+			c.bulkhead = gen.enter(buf[:0], req, d.Bulkhead, d.BulkheadPattern)
 		}
 	}
 	if c.outer != nil {
@@ -116,14 +121,16 @@ func (c *Call) enter(req *policy.Request, d policy.Decision) {
 	}
 }
 
-// compartment returns the compartment of a rule for req, pinned.
-func (s *side) compartment(buf []byte, req *policy.Request, r *policy.Rule, pattern string) *compartment {
-	p := &s.places[r.Index]
-	if p.fixed != nil {
-		p.fixed.meet()
-		return p.fixed
+// enter returns the compartment of a rule for req, pinned.
+func (g *generation) enter(buf []byte, req *policy.Request, r *policy.Rule, pattern string) seat {
+	p := g.place(r, req.Side)
+	c := p.fixed
+	if c != nil {
+		c.meet()
+	} else {
+		c = p.table.acquire(appendKey(buf, req, r.PerOn(req.Side), pattern))
 	}
-	return p.table.acquire(appendKey(buf, req, r.PerOn(req.Side), pattern))
+	return seat{c, c.limits.Load()}
 }
 
 // appendKey appends the key by which per divides the calls of a policy.
@@ -131,6 +138,9 @@ func (s *side) compartment(buf []byte, req *policy.Request, r *policy.Rule, patt
 func appendKey(dst []byte, req *policy.Request, per policy.Per, pattern string) []byte {
 	switch per {
 	case policy.PerHost:
+		if req.Key != "" {
+			return append(dst, req.Key[:min(len(req.Key), policy.MaxKey)]...)
+		}
 		return policy.AppendHostKey(dst, req.Side, req.Scheme, req.Host)
 	case policy.PerRoute:
 		if req.RouteKnown {
@@ -157,9 +167,9 @@ type refusal struct {
 // admit takes the call through its breaker and its bulkhead. On an error the
 // call may still hold some of what it took.
 func (c *Call) admit(req *policy.Request) error {
-	decides := c.bulkhead
+	decides := c.bulkhead.compartment
 	if decides == nil {
-		decides = c.breaker
+		decides = c.breaker.compartment
 	}
 	if err := c.ctx.Err(); err != nil {
 		c.leave(decides)
@@ -178,13 +188,13 @@ func (c *Call) admit(req *policy.Request) error {
 		c.gated = true
 	}
 
-	if c.breaker != nil {
+	if c.breaker.taken() {
 		var err error
 		if c.watch, err = c.breaker.breaker.Allow(c.hookCtx); err != nil {
 			return c.rejectOpen()
 		}
 	}
-	if c.bulkhead != nil {
+	if c.bulkhead.taken() {
 		if err := c.acquire(); err != nil {
 			return err
 		}
@@ -203,7 +213,7 @@ func (c *Call) admit(req *policy.Request) error {
 // without.
 func (c *Call) take(info *bulkhead.Info) (paused bool, err error) {
 	b := c.bulkhead
-	if c.breaker != nil && c.breaker.rule.Breaker.SlowCall > 0 && b.rule.Bulkhead.MaxQueue > 0 {
+	if c.breaker.taken() && c.breaker.breakerRule.SlowCall > 0 && b.bulkheadRule.MaxQueue > 0 {
 		if c.ctx.Err() == nil {
 			if c.permit, err = b.bulkhead.TryAcquireInfo(info); err == nil {
 				return false, nil
@@ -222,6 +232,9 @@ func (c *Call) acquire() error {
 	var info bulkhead.Info
 	paused, err := c.take(&info)
 	waited := info.Position > 0
+	if waited {
+		b.noteWait(info.Waited)
+	}
 	if waited && c.g.hooks != nil {
 		c.g.hooks.wait(c.hookCtx, WaitEvent{
 			Compartment: b.Compartment,
@@ -234,12 +247,12 @@ func (c *Call) acquire() error {
 	if err != nil {
 		reason, refused := reasonOf(err)
 		if !refused {
-			c.leave(b)
+			c.leave(b.compartment)
 			return err
 		}
-		return c.reject(b, reason, err, refusal{limit: info.Limit, inFlight: info.InFlight, queued: info.Queued})
+		return c.reject(b.compartment, reason, err, refusal{limit: info.Limit, inFlight: info.InFlight, queued: info.Queued})
 	}
-	if c.breaker != nil && (paused || waited) {
+	if c.breaker.taken() && (paused || waited) {
 		if err := c.restart(waited); err != nil {
 			return err
 		}
@@ -296,7 +309,7 @@ func (c *Call) leave(by *compartment) {
 }
 
 func (c *Call) rejectOpen() error {
-	return c.reject(c.breaker, policy.ReasonOpen, breaker.ErrOpen, refusal{
+	return c.reject(c.breaker.compartment, policy.ReasonOpen, breaker.ErrOpen, refusal{
 		state:     c.watch.State(),
 		remaining: c.watch.Remaining(),
 	})
@@ -321,8 +334,8 @@ func (c *Call) reject(by *compartment, reason policy.Reason, err error, r refusa
 		status:     by.rejectStatus(reason),
 	}
 	if h := c.g.hooks; h != nil {
-		if r.limit == 0 && by.bulkhead != nil {
-			s := by.bulkhead.Snapshot()
+		if l := by.limits.Load(); r.limit == 0 && l != nil && l.bulkhead != nil {
+			s := l.bulkhead.Snapshot()
 			r.limit, r.inFlight, r.queued = s.Limit, s.InFlight, s.Queued
 		}
 		h.reject(c.hookCtx, RejectEvent{

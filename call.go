@@ -24,8 +24,8 @@ type Call struct {
 	outer   *mark           // of the request, if it met this Guard before
 	mark    *mark           // of this call, if MarkedContext made one
 
-	bulkhead *compartment // that granted the permit; nil: none asked
-	breaker  *compartment // that watches; nil: none asked
+	bulkhead seat         // that granted the permit; empty: none asked
+	breaker  seat         // that watches; empty: none asked
 	counter  *compartment // whose inFlight counts the call, where no bulkhead does
 	permit   bulkhead.Permit
 	granted  grants // what the Grant hooks returned
@@ -36,7 +36,8 @@ type Call struct {
 
 	left *compartment // of a call that was not admitted because its caller left
 
-	gated    bool // counted at the side's gate
+	judged   breaker.Outcome // by Judge; 0: not
+	gated    bool            // counted at the side's gate
 	settled  bool
 	released bool
 }
@@ -59,7 +60,7 @@ func (c *Call) Left(err error) *RejectedError {
 
 // Watched reports whether a breaker waits for the call's outcome. If not,
 // nobody needs to find it out.
-func (c *Call) Watched() bool { return c.breaker != nil }
+func (c *Call) Watched() bool { return c.breaker.taken() }
 
 // MarkedContext is Context for the server side: it adds the mark by which the
 // Guard knows a request that it meets again, if it may; see [Guard.Wrapped].
@@ -68,8 +69,8 @@ func (c *Call) MarkedContext() (ctx context.Context, derived bool) {
 		return c.runCtx, c.derived
 	}
 	if c.mark == nil {
-		in := [...]*compartment{forPermit: c.bulkhead, forOutcome: c.breaker}
-		if c.bulkhead == nil && c.breaker == nil {
+		in := [...]*compartment{forPermit: c.bulkhead.compartment, forOutcome: c.breaker.compartment}
+		if !c.bulkhead.taken() && !c.breaker.taken() {
 			if c.counter == nil {
 				return c.runCtx, c.derived // in nothing that outer does not name
 			}
@@ -90,7 +91,7 @@ func (c *Call) Leak() {
 	if c.released {
 		return
 	}
-	by := c.bulkhead
+	by := c.bulkhead.compartment
 	if by == nil {
 		by = c.counter
 	}
@@ -113,8 +114,8 @@ func (c *Call) release(leaked bool) {
 	}
 	defer c.depart()
 	c.giveBack()
-	if len(c.granted) > 0 {
-		c.g.hooks.release(c.granted, ReleaseEvent{Compartment: c.bulkhead.Compartment, Leaked: leaked})
+	if h := c.g.hooks; h != nil && c.bulkhead.taken() {
+		h.release(c.granted, c.bulkhead.Compartment, leaked)
 	}
 }
 
@@ -127,7 +128,7 @@ func (c *Call) giveBack() {
 		c.counter.inFlight.Add(-1)
 		c.counter = nil
 	}
-	if c.breaker != nil && !c.settled {
+	if c.breaker.taken() && !c.settled {
 		c.settled = true
 		// Not Cancel: a change of state that is due has been seen by this call.
 		c.watch.Done(c.hookCtx, breaker.Ignored)
@@ -137,10 +138,10 @@ func (c *Call) giveBack() {
 // depart is the last that a call does: then the tables may drop its compartments,
 // and Drain, for which the call's hooks are part of it, may return.
 func (c *Call) depart() {
-	if c.bulkhead != nil {
+	if c.bulkhead.taken() {
 		c.bulkhead.unpin()
 	}
-	if c.breaker != nil && c.breaker != c.bulkhead {
+	if c.breaker.taken() && c.breaker.compartment != c.bulkhead.compartment {
 		c.breaker.unpin()
 	}
 	if c.gated {

@@ -4,7 +4,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/watertight-go/watertight/breaker"
 	"github.com/watertight-go/watertight/bulkhead"
 	"github.com/watertight-go/watertight/policy"
 )
@@ -12,6 +11,7 @@ import (
 // Names of the compartments that no policy file can name.
 const (
 	unmatchedName = "(unmatched)" // policy: calls that no route or no policy matches
+	exemptName    = "(exempt)"    // policy: calls of WithoutLimits
 	overflowKey   = "(overflow)"  // key: shared by the keys that found the table full
 )
 
@@ -23,11 +23,9 @@ var reasons = [...]policy.Reason{policy.ReasonFull, policy.ReasonWaitTimeout, po
 // only counts.
 type compartment struct {
 	Compartment
-	rule     *policy.Rule // nil: unmatched, or of a pool
-	table    *table       // nil: lives as long as the Guard
-	bulkhead *bulkhead.Bulkhead
-	breaker  *breaker.Breaker
-	pool     *bulkhead.Pool // not nil: that of a Pool, which alone enters
+	limits atomic.Pointer[limits] // nil: of no policy; a reload changes it
+	table  *table                 // nil: lives as long as its policy
+	pool   *bulkhead.Pool         // not nil: that of a Pool, which alone enters
 
 	met      atomic.Bool // by a call, while table is nil
 	granted  atomic.Uint64
@@ -35,6 +33,7 @@ type compartment struct {
 	left     atomic.Uint64
 	leaked   atomic.Uint64
 	inFlight atomic.Int64 // only where there is no bulkhead to ask
+	waits    atomic.Pointer[waits]
 
 	// What follows belongs to the table and its lock.
 	refs       int           // calls that hold the compartment, queued ones included
@@ -56,17 +55,27 @@ func (c *compartment) reject(r policy.Reason) {
 // retryAfter returns what the policy's refusals tell the caller, except for an
 // open breaker, whose remaining time is better.
 func (c *compartment) retryAfter() time.Duration {
-	if c.rule == nil {
+	l := c.limits.Load()
+	if l == nil {
 		return defaultRetryAfter
 	}
-	return c.rule.RetryAfter
+	return l.rule.RetryAfter
 }
 
 func (c *compartment) rejectStatus(r policy.Reason) int {
-	if c.rule == nil {
+	l := c.limits.Load()
+	if l == nil {
 		return defaultStatus(r)
 	}
-	return c.rule.RejectStatus(r)
+	return l.rule.RejectStatus(r)
+}
+
+// close closes the bulkhead, if there is one: whoever queues is refused, permits that
+// are out stay valid.
+func (c *compartment) close() {
+	if l := c.limits.Load(); l != nil && l.bulkhead != nil {
+		l.bulkhead.Close()
+	}
 }
 
 // meet notes that a call has met c, for those that are there before any did.

@@ -109,7 +109,27 @@ policies:
 `)
 	var arrived, granted, left, inside, worst atomic.Int64
 	var refusals [8]atomic.Int64
-	var wg sync.WaitGroup
+	var wg, busy sync.WaitGroup
+	// Held until a call has found everything full: by luck, the breaker could open
+	// so early, and so often, on a slow machine that none would.
+	var held [4]watertight.Call
+	for i := range held {
+		c, err := g.Admit(t.Context(), on("/"))
+		require.NoError(t, err)
+		c.Answering() // so that the breaker does not open because of it
+		held[i] = c
+		arrived.Add(1)
+		granted.Add(1)
+	}
+	var finished atomic.Bool
+	busy.Go(func() {
+		for refusals[policy.ReasonFull].Load() == 0 && !finished.Load() {
+			runtime.Gosched()
+		}
+		for i := range held {
+			held[i].Release()
+		}
+	})
 	for range 64 {
 		wg.Go(func() {
 			for range 300 {
@@ -145,6 +165,8 @@ policies:
 		})
 	}
 	wg.Wait()
+	finished.Store(true)
+	busy.Wait()
 
 	c := compartment(t, g, "all", "")
 	assert.LessOrEqual(t, worst.Load(), int64(4))

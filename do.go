@@ -22,9 +22,10 @@ import (
 //
 // The policy is taken by its name: its match is not asked, nor its per, for all
 // its calls share one compartment, on the client side and with an empty key. To
-// be for Do alone, a policy matches what no HTTP call is: see docs/policy.md.
+// be for Do alone, a policy matches what no HTTP call is: see docs/policies.md.
 // With per: policy, HTTP calls that the policy matches are in the same
-// compartment; an exempt policy counts and limits nothing.
+// compartment; an exempt policy counts and limits nothing, nor does one under
+// [WithoutLimits].
 //
 // fn runs on this goroutine, under a context that hooks may have added to, and
 // holds its permit until it returns, panics or ends the goroutine; a panic goes
@@ -41,21 +42,28 @@ func (g *Guard) Do(ctx context.Context, name string, fn func(ctx context.Context
 	if fn == nil {
 		panic("watertight: Do of a nil function")
 	}
-	c := g.named[name]
+	gen := g.current.Load()
+	c := gen.named[name]
 	if c == nil {
-		return g.unknown(name)
+		return gen.unknown(name)
 	}
-	if c.rule.Exempt {
+	limits := c.limits.Load()
+	if limits.rule.Exempt {
 		call := g.passExempt(ctx, c, nil)
 		defer call.Release()
 		return call.run(fn)
 	}
-	call := Call{g: g, side: &g.sides[sideIndex(policy.Client)], ctx: ctx, hookCtx: ctx, runCtx: ctx}
-	if c.bulkhead != nil {
-		call.bulkhead = c
+	if overrideOf(ctx, policy.Client).unlimited {
+		call := g.passExempt(ctx, g.sides[sideIndex(policy.Client)].exempt, nil)
+		defer call.Release()
+		return call.run(fn)
 	}
-	if c.breaker != nil {
-		call.breaker = c
+	call := Call{g: g, side: &g.sides[sideIndex(policy.Client)], ctx: ctx, hookCtx: ctx, runCtx: ctx}
+	if limits.bulkhead != nil {
+		call.bulkhead = seat{c, limits}
+	}
+	if limits.breaker != nil {
+		call.breaker = seat{c, limits}
 	}
 	c.meet()
 	// Before admit, for a hook that ends the goroutine and a context that
@@ -78,7 +86,7 @@ func (c *Call) run(fn func(context.Context) error) error {
 	err := fn(c.runCtx)
 	if err == nil {
 		returned = true
-		if c.breaker != nil {
+		if c.breaker.taken() {
 			c.settle(breaker.Success, false)
 		}
 		return nil
@@ -121,7 +129,7 @@ func (e *ignoredError) Error() string { return e.err.Error() }
 func (e *ignoredError) Unwrap() error { return e.err }
 
 // unknown returns the error for a name that no policy has which Do could use.
-func (g *Guard) unknown(name string) error {
+func (g *generation) unknown(name string) error {
 	var b strings.Builder
 	for _, r := range g.set.Rules() {
 		if g.named[r.Name] == nil {
@@ -129,6 +137,9 @@ func (g *Guard) unknown(name string) error {
 				return fmt.Errorf("watertight: policy %q is for the server side, and Do is a client; it needs side: client or both", name)
 			}
 			continue
+		}
+		if r.Side == policy.Server {
+			continue // it has the name of one on the client side
 		}
 		if b.Len() > 0 {
 			b.WriteString(", ")
@@ -139,28 +150,4 @@ func (g *Guard) unknown(name string) error {
 		return fmt.Errorf("watertight: there is no policy %q; none is for the client side", name)
 	}
 	return fmt.Errorf("watertight: there is no policy %q; those for the client side are %s", name, b.String())
-}
-
-// nameCompartments makes those that Do enters. A policy that has a compartment
-// for each host has one more for them; the key is no host's.
-func (g *Guard) nameCompartments() {
-	for i, r := range g.set.Rules() {
-		switch p := &g.sides[sideIndex(policy.Client)].places[i]; {
-		case p.fixed != nil:
-			g.named[r.Name] = p.fixed
-		case p.table != nil:
-			c := g.build(r, policy.Client, "")
-			c.Per = policy.PerPolicy
-			g.named[r.Name] = c
-		}
-	}
-}
-
-// closeNamed refuses whoever queues in a compartment that only Do enters.
-func (g *Guard) closeNamed() {
-	for _, c := range g.named {
-		if c.bulkhead != nil {
-			c.bulkhead.Close()
-		}
-	}
 }

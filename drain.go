@@ -81,16 +81,7 @@ func (g *Guard) Drain(ctx context.Context) error {
 		}
 		sd := &g.sides[sideIndex(s)]
 		sd.gate.close()
-		for _, p := range sd.places {
-			if p.table != nil {
-				p.table.close()
-			} else if p.fixed != nil && p.fixed.bulkhead != nil {
-				p.fixed.bulkhead.Close()
-			}
-		}
-		if s == policy.Client {
-			g.closeNamed()
-		}
+		g.closeSide(s)
 		select {
 		case <-sd.gate.empty:
 		default:

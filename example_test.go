@@ -154,7 +154,9 @@ func ExampleGuard_Snapshot() {
 	defer call.Release()
 	_, _ = wt.Admit(context.Background(), request) // one too many
 
-	text, err := json.MarshalIndent(wt.Snapshot(), "", "  ")
+	snapshot := wt.Snapshot()
+	snapshot.Policies.Since = time.Time{} // else the output would be another each time
+	text, err := json.MarshalIndent(snapshot, "", "  ")
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -163,10 +165,17 @@ func ExampleGuard_Snapshot() {
 	// Output:
 	// {
 	//   "version": 1,
+	//   "policies": {
+	//     "version": "",
+	//     "since": "0001-01-01T00:00:00Z",
+	//     "reloads": 0,
+	//     "failed": 0
+	//   },
 	//   "compartments": [
 	//     {
 	//       "policy": "reports",
 	//       "side": "server",
+	//       "per": "route",
 	//       "key": "/reports/{id}",
 	//       "granted": 1,
 	//       "rejected": {
@@ -182,17 +191,27 @@ func ExampleGuard_Snapshot() {
 	//         "limit": 1,
 	//         "inFlight": 1,
 	//         "queued": 0,
-	//         "peak": 1
+	//         "peak": 1,
+	//         "maxQueue": 0,
+	//         "maxWaitMs": 0
 	//       },
 	//       "breaker": {
 	//         "state": "closed",
 	//         "failureRate": -1,
 	//         "slowCallRate": -1,
 	//         "calls": 0,
-	//         "openRemainingMs": 0
+	//         "openRemainingMs": 0,
+	//         "overdue": 0,
+	//         "probesLeft": 0,
+	//         "attempt": 0,
+	//         "maxFailureRate": 50,
+	//         "maxSlowCallRate": 0,
+	//         "slowCallMs": 0,
+	//         "minCalls": 20
 	//       }
 	//     }
-	//   ]
+	//   ],
+	//   "transitions": []
 	// }
 }
 

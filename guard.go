@@ -5,8 +5,6 @@ import (
 	"log/slog"
 	"sync/atomic"
 
-	"github.com/watertight-go/watertight/breaker"
-	"github.com/watertight-go/watertight/bulkhead"
 	"github.com/watertight-go/watertight/policy"
 )
 
@@ -16,15 +14,17 @@ import (
 // use. A Guard starts no goroutine but the workers of its pools; call
 // [Guard.Close] when hooks shall let go of it.
 type Guard struct {
-	set    *policy.Set
-	hooks  *hookSets // nil: none
-	logger *slog.Logger
-	sides  [2]side
-	named  map[string]*compartment // by policy: what Do enters; client side
-	pools  pools
+	current atomic.Pointer[generation]
+	hooks   *hookSets // nil: none
+	logger  *slog.Logger
+	sides   [2]side
+	pools   pools
+	reloads reloads
+	history history
 
 	wraps    atomic.Int64 // handlers that middleware has wrapped; see mark.go
 	draining atomic.Bool
+	misnamed atomic.Bool // WithPolicy named a policy that there is not
 
 	closed atomic.Bool
 	detach []func()
@@ -33,15 +33,9 @@ type Guard struct {
 // A side is what a Guard holds for the server or the client side, which never
 // share a compartment.
 type side struct {
-	places    []place // by index of the policy; the zero place where a policy has no such side
 	unmatched *compartment
+	exempt    *compartment // of WithoutLimits
 	gate      gate
-}
-
-// A place is where the compartments of one policy are kept.
-type place struct {
-	fixed *compartment // the only one: per: policy, and exempt policies
-	table *table       // one for each key
 }
 
 // sideIndex gives the place of a side in Guard.sides.
@@ -93,7 +87,7 @@ func New(set *policy.Set, opts ...Option) *Guard {
 	if set == nil {
 		set = new(policy.Set)
 	}
-	g := &Guard{set: set, logger: o.logger, named: make(map[string]*compartment)}
+	g := &Guard{logger: o.logger}
 	if len(o.hooks) > 0 {
 		g.hooks = &hookSets{sets: o.hooks, report: g.report}
 	}
@@ -101,71 +95,14 @@ func New(set *policy.Set, opts ...Option) *Guard {
 		sd := &g.sides[sideIndex(s)]
 		sd.gate.init()
 		sd.unmatched = &compartment{Compartment: Compartment{Policy: unmatchedName, Side: s, Per: policy.PerPolicy}}
-		rules := set.Rules()
-		sd.places = make([]place, len(rules))
-		for i, r := range rules {
-			if r.Side != policy.Both && r.Side != s {
-				continue
-			}
-			if r.Exempt || r.PerOn(s) == policy.PerPolicy {
-				sd.places[i].fixed = g.build(r, s, "")
-				continue
-			}
-			d := set.Defaults()
-			sd.places[i].table = newTable(d.MaxCompartments, d.Idle, func(key string) *compartment {
-				return g.build(r, s, key)
-			})
-		}
+		sd.exempt = &compartment{Compartment: Compartment{Policy: exemptName, Side: s, Per: policy.PerPolicy}}
 	}
-	g.nameCompartments()
-	for _, w := range set.Warnings() {
-		g.report(slog.LevelWarn, "watertight: "+w.Error())
-	}
+	g.install(set)
+	g.warn(set)
 	if g.hooks != nil {
 		g.detach = g.hooks.attach(g)
 	}
 	return g
-}
-
-// build makes the compartment of a policy for one key.
-func (g *Guard) build(r *policy.Rule, s policy.Side, key string) *compartment {
-	c := &compartment{
-		Compartment: Compartment{Policy: r.Name, Side: s, Per: r.PerOn(s), Key: key},
-		rule:        r,
-	}
-	if b := r.Bulkhead; b != nil {
-		c.bulkhead = bulkhead.New(bulkhead.Config{Limit: b.MaxConcurrent, Backlog: b.MaxQueue, MaxWait: b.MaxWait})
-	}
-	if b := r.Breaker; b != nil {
-		cfg := breaker.Config{
-			FailureRate:  b.FailureRate,
-			SlowCall:     b.SlowCall,
-			SlowCallRate: b.SlowCallRate,
-			Window:       breaker.Window{Calls: b.Window.Calls, Time: b.Window.Time},
-			MinCalls:     b.MinCalls,
-			OpenFor:      breaker.Growing(b.OpenFor, b.Backoff.Max, b.Backoff.Multiplier),
-			Jitter:       b.Backoff.Jitter,
-
-			MaxRetryAfter: b.Backoff.RetryAfter,
-			HalfOpen: breaker.HalfOpenConfig{
-				Calls:        b.HalfOpen.Calls,
-				ProbeTimeout: b.HalfOpen.ProbeTimeout,
-				MaxWait:      b.HalfOpen.MaxWait,
-			},
-		}
-		// Of another policy's bulkhead nothing follows: the calls of one breaker
-		// may come through several, and go past it.
-		if r.Bulkhead != nil {
-			cfg.OverdueLimit = r.Bulkhead.MaxConcurrent
-		}
-		if g.hooks != nil {
-			cfg.OnTransition = func(t breaker.Transition) {
-				g.hooks.transition(t.Context, TransitionEvent{Compartment: c.Compartment, Transition: t})
-			}
-		}
-		c.breaker = breaker.New(cfg)
-	}
-	return c
 }
 
 // Close calls what the hooks' Attach returned, the first time only. It leaves
@@ -179,8 +116,8 @@ func (g *Guard) Close() {
 	}
 }
 
-// Policies returns the set that the Guard was made with.
-func (g *Guard) Policies() *policy.Set { return g.set }
+// Policies returns the set that is in force.
+func (g *Guard) Policies() *policy.Set { return g.current.Load().set }
 
 // report logs. A logger that panics has nobody to be reported to, and is no
 // reason to fail the call that it would have told of.

@@ -65,10 +65,11 @@ func (m *mark) inside() bool {
 	return false
 }
 
-// hasRule reports whether the request is in a compartment of r already.
+// hasRule reports whether the request is in a compartment of r already, or of what
+// r was before a reload.
 func (m *mark) hasRule(as role, r *policy.Rule) bool {
 	for m = m.current(); m != nil; m = m.outer.current() {
-		if c := m.entered[as]; c != nil && c.rule == r {
+		if c := m.entered[as]; c != nil && c.Policy == r.Name {
 			return true
 		}
 	}
@@ -90,20 +91,26 @@ func (m *mark) trusted(req *policy.Request, d policy.Decision) policy.Decision {
 
 // dropEntered leaves to the calls further out what they have entered.
 func (c *Call) dropEntered() {
-	breaker, bulkhead := c.breaker, c.bulkhead
-	if breaker != nil && c.outer.has(forOutcome, breaker) {
-		c.breaker = nil
+	if c.breaker.taken() && c.outer.has(forOutcome, c.breaker.compartment) {
+		c.leaveBreaker()
 	}
-	if bulkhead != nil && c.outer.has(forPermit, bulkhead) {
-		c.bulkhead = nil
+	if c.bulkhead.taken() && c.outer.has(forPermit, c.bulkhead.compartment) {
+		c.leaveBulkhead()
 	}
-	// Where both are one, there is one pin for both.
-	if breaker != nil && breaker != c.breaker && breaker != c.bulkhead {
-		breaker.unpin()
+}
+
+func (c *Call) leaveBreaker() {
+	if c.breaker.compartment != c.bulkhead.compartment { // there is one pin for both
+		c.breaker.unpin()
 	}
-	if bulkhead != nil && bulkhead != breaker && bulkhead != c.bulkhead {
-		bulkhead.unpin()
+	c.breaker = seat{}
+}
+
+func (c *Call) leaveBulkhead() {
+	if c.bulkhead.compartment != c.breaker.compartment {
+		c.bulkhead.unpin()
 	}
+	c.bulkhead = seat{}
 }
 
 // markOf returns the mark of the innermost call that a request with this context

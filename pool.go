@@ -49,7 +49,7 @@ func (g *Guard) Pool(name string, cfg bulkhead.PoolConfig) (*Pool, error) {
 	if name == "" {
 		return nil, fmt.Errorf("watertight: a pool needs a name")
 	}
-	taken := name == unmatchedName || slices.ContainsFunc(g.set.Rules(), func(r *policy.Rule) bool { return r.Name == name })
+	taken := name == unmatchedName || name == exemptName || slices.ContainsFunc(g.Policies().Rules(), func(r *policy.Rule) bool { return r.Name == name })
 	if taken {
 		return nil, fmt.Errorf("watertight: pool name %q is taken by a policy; choose another", name)
 	}

@@ -66,6 +66,7 @@ func TestPoolNamesAreUnique(t *testing.T) {
 		"orders-db":   `watertight: pool name "orders-db" is taken by a policy; choose another`,
 		"reports":     `watertight: pool name "reports" is taken by a policy; choose another`,
 		"(unmatched)": `watertight: pool name "(unmatched)" is taken by a policy; choose another`,
+		"(exempt)":    `watertight: pool name "(exempt)" is taken by a policy; choose another`,
 	} {
 		p, err := g.Pool(name, bulkhead.PoolConfig{Max: 1})
 		assert.EqualError(t, err, want)
@@ -83,15 +84,15 @@ func TestPoolSnapshotJSON(t *testing.T) {
 		g := guard(t, named)
 		p := pool(t, g, bulkhead.PoolConfig{Core: 1, Max: 1, Backlog: 1, OnFull: bulkhead.Discard()})
 		picture := func() string {
-			text, err := json.Marshal(g.Snapshot())
+			text, err := json.Marshal(g.Snapshot().Compartments)
 			require.NoError(t, err)
 			return string(text)
 		}
-		assert.JSONEq(t, `{"version": 1, "compartments": [{"policy": "works", "side": "client", "key": "",
+		assert.JSONEq(t, `[{"policy": "works", "side": "client", "per": "policy", "key": "",
 			"granted": 0, "rejected": {"full": 0, "wait_timeout": 0, "open": 0, "draining": 0}, "left": 0, "leaked": 0, "inFlight": 0,
 			"pool": {"core": 1, "max": 1, "backlog": 1, "workers": 0, "active": 0, "abandoned": 0, "idle": 0, "queued": 0,
 				"waitingForRoom": 0, "callerRunning": 0, "peak": 0,
-				"completed": 0, "failed": 0, "panicked": 0, "callerRun": 0, "fellBack": 0, "discarded": 0}}]}`, picture())
+				"completed": 0, "failed": 0, "panicked": 0, "callerRun": 0, "fellBack": 0, "discarded": 0}}]`, picture())
 
 		require.NoError(t, p.Do(t.Context(), nothing))
 		let := make(chan struct{})
@@ -105,19 +106,19 @@ func TestPoolSnapshotJSON(t *testing.T) {
 		assert.Equal(t, context.Canceled, p.Do(canceled(t), nothing))
 		time.Sleep(time.Second)
 		synctest.Wait()
-		assert.JSONEq(t, `{"version": 1, "compartments": [{"policy": "works", "side": "client", "key": "",
+		assert.JSONEq(t, `[{"policy": "works", "side": "client", "per": "policy", "key": "",
 			"granted": 2, "rejected": {"full": 1, "wait_timeout": 0, "open": 0, "draining": 0}, "left": 1, "leaked": 0, "inFlight": 1,
 			"pool": {"core": 1, "max": 1, "backlog": 1, "workers": 1, "active": 1, "abandoned": 1, "idle": 0, "queued": 1,
 				"waitingForRoom": 0, "callerRunning": 0, "peak": 1,
-				"completed": 1, "failed": 0, "panicked": 0, "callerRun": 0, "fellBack": 0, "discarded": 1}}]}`, picture())
+				"completed": 1, "failed": 0, "panicked": 0, "callerRun": 0, "fellBack": 0, "discarded": 1}}]`, picture())
 		close(let)
 		require.NoError(t, g.Drain(t.Context()))
 		assert.ErrorIs(t, p.Do(t.Context(), nothing), bulkhead.ErrClosed)
-		assert.JSONEq(t, `{"version": 1, "compartments": [{"policy": "works", "side": "client", "key": "",
+		assert.JSONEq(t, `[{"policy": "works", "side": "client", "per": "policy", "key": "",
 			"granted": 3, "rejected": {"full": 1, "wait_timeout": 0, "open": 0, "draining": 1}, "left": 1, "leaked": 0, "inFlight": 0,
 			"pool": {"core": 1, "max": 1, "backlog": 1, "workers": 0, "active": 0, "abandoned": 0, "idle": 0, "queued": 0,
 				"waitingForRoom": 0, "callerRunning": 0, "peak": 1,
-				"completed": 2, "failed": 1, "panicked": 0, "callerRun": 0, "fellBack": 0, "discarded": 1}}]}`, picture())
+				"completed": 2, "failed": 1, "panicked": 0, "callerRun": 0, "fellBack": 0, "discarded": 1}}]`, picture())
 	})
 }
 
@@ -221,7 +222,7 @@ func TestPoolTellsItsHooks(t *testing.T) {
 					watertight.GrantEvent{Compartment: works, Limit: 1, InFlight: 1},
 					watertight.RejectEvent{Compartment: works, Reason: policy.ReasonFull, Limit: 1, InFlight: 1, Queued: 2, RetryAfter: time.Second},
 					watertight.WaitEvent{Compartment: works, Arrived: start, Waited: 100 * time.Millisecond, Position: 2, Result: "canceled"},
-					watertight.ReleaseEvent{Compartment: works},
+					watertight.ReleaseEvent{Compartment: works, Held: 300 * time.Millisecond},
 					watertight.WaitEvent{Compartment: works, Arrived: start, Waited: 300 * time.Millisecond, Position: 1, Result: "granted"},
 					watertight.GrantEvent{Compartment: works, Limit: 1, InFlight: 1, Waited: 300 * time.Millisecond},
 					watertight.ReleaseEvent{Compartment: works},

@@ -1,6 +1,7 @@
 package watertight
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -16,14 +17,17 @@ import (
 // server side a caller that left weighs more, see [Call.SettleFailure]. Only
 // the first Settle counts.
 func (c *Call) SettleStatus(status int) {
-	if c.breaker == nil || c.settled {
+	if !c.breaker.taken() || c.settled {
 		return
 	}
 	c.settle(c.outcomeOf(status), c.breaker.Side == policy.Server)
 }
 
 func (c *Call) outcomeOf(status int) breaker.Outcome {
-	if c.breaker.rule.Breaker.IsFailure(status) {
+	if c.judged != 0 {
+		return c.judged
+	}
+	if c.breaker.breakerRule.IsFailure(status) {
 		return breaker.Failure
 	}
 	return breaker.Success
@@ -41,17 +45,35 @@ func (c *Call) outcomeOf(status int) breaker.Outcome {
 //
 // Only the first Settle counts.
 func (c *Call) SettleFailure() {
-	if c.breaker == nil || c.settled {
+	if !c.breaker.taken() || c.settled {
 		return
 	}
-	c.settle(breaker.Failure, true)
+	if c.judged == breaker.Success {
+		c.settle(breaker.Success, false)
+		return
+	}
+	c.settle(cmp.Or(c.judged, breaker.Failure), true)
+}
+
+// Judge says what the call's outcome is, in place of what its policy would make of
+// a status or of a missing answer; 0, or anything else that is no outcome, leaves it
+// to the policy. It files nothing: a Settle must follow, and weighs a failure as
+// ever against what the caller itself did. With settle: body, a body that breaks off
+// is still a failure, unless the call is judged to be ignored.
+func (c *Call) Judge(o breaker.Outcome) {
+	switch o {
+	case breaker.Success, breaker.Failure, breaker.Ignored:
+		c.judged = o
+	default:
+		c.judged = 0
+	}
 }
 
 // SettleIgnored files that the call has no outcome: what became of it says nothing
 // about what the breaker watches. A half-open breaker gets its probe back. Only the
 // first Settle counts.
 func (c *Call) SettleIgnored() {
-	if c.breaker == nil || c.settled {
+	if !c.breaker.taken() || c.settled {
 		return
 	}
 	c.settled = true
@@ -62,7 +84,7 @@ func (c *Call) SettleIgnored() {
 // that the call is not overdue from now on, however long the rest takes. It files
 // no outcome, and does nothing after the call was settled.
 func (c *Call) Answering() {
-	if c.breaker != nil && !c.settled {
+	if c.breaker.taken() && !c.settled {
 		c.watch = c.watch.Responded(c.hookCtx)
 	}
 }
@@ -72,10 +94,10 @@ func (c *Call) Answering() {
 // [Call.SettleBody] must follow; until then the breaker does not take the call for
 // overdue.
 func (c *Call) Responded(status int) {
-	if c.breaker == nil || c.settled {
+	if !c.breaker.taken() || c.settled {
 		return
 	}
-	if c.breaker.rule.Breaker.Settle != policy.SettleBody {
+	if c.breaker.breakerRule.Settle != policy.SettleBody {
 		c.SettleStatus(status)
 		return
 	}
@@ -95,11 +117,11 @@ func (c *Call) Responded(status int) {
 // The call was slow if it took longer than slowCall up to now. Only the first
 // Settle counts.
 func (c *Call) SettleBody(err error) {
-	if c.breaker == nil || c.settled || c.status == 0 {
+	if !c.breaker.taken() || c.settled || c.status == 0 {
 		return
 	}
 	o := c.outcomeOf(c.status)
-	if err != nil && err != io.EOF {
+	if err != nil && err != io.EOF && o != breaker.Ignored {
 		o = breaker.Failure
 	}
 	c.settle(o, err != io.EOF)
@@ -110,14 +132,14 @@ func (c *Call) SettleBody(err error) {
 // it stays open until then, but no longer than the policy says. It does nothing
 // after the call was settled, or if wait is not positive.
 func (c *Call) RetryAfter(wait time.Duration) {
-	if c.breaker != nil && !c.settled {
+	if c.breaker.taken() && !c.settled {
 		c.watch.RetryAfter(wait)
 	}
 }
 
 func (c *Call) settle(o breaker.Outcome, weigh bool) {
 	c.settled = true
-	if !weigh {
+	if !weigh || o == breaker.Ignored {
 		c.watch.Done(c.hookCtx, o)
 		return
 	}
@@ -162,7 +184,7 @@ func (c *Call) settleFor(err error, now time.Time) {
 		c.watch.DoneAt(c.hookCtx, o, now)
 		return
 	}
-	switch slowCall := c.breaker.rule.Breaker.SlowCall; {
+	switch slowCall := c.breaker.breakerRule.SlowCall; {
 	case slowCall <= 0 || took < slowCall:
 		c.watch.DoneAt(c.hookCtx, breaker.Ignored, now)
 	case took == slowCall:

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/watertight-go/watertight/breaker"
 	"github.com/watertight-go/watertight/policy"
 )
 
@@ -14,7 +13,9 @@ import (
 // stable: fields are added, never renamed.
 type Snapshot struct {
 	Version      int                   `json:"version"` // of the JSON form: 1
+	Policies     PolicyStatus          `json:"policies"`
 	Compartments []CompartmentSnapshot `json:"compartments"`
+	Transitions  []TransitionSnapshot  `json:"transitions"` // the latest of all breakers, the oldest first
 }
 
 // A CompartmentSnapshot is one compartment of a [Snapshot]. Each call is
@@ -22,8 +23,9 @@ type Snapshot struct {
 // the bulkhead's, else the breaker's. Counts start anew when a compartment at
 // rest was dropped and its key comes back.
 type CompartmentSnapshot struct {
-	Policy   string            `json:"policy"` // "(unmatched)": calls that no route or no policy matches
+	Policy   string            `json:"policy"` // "(unmatched)": calls that no route or no policy matches; "(exempt)": those of WithoutLimits
 	Side     string            `json:"side"`   // "server" or "client"
+	Per      string            `json:"per"`    // what the policy has a compartment for: "policy", "route", "host" or "header:NAME"
 	Key      string            `json:"key"`    // "" with per: policy; "(overflow)": keys that found the table full
 	Granted  uint64            `json:"granted"`
 	Rejected map[string]uint64 `json:"rejected"` // by reason
@@ -31,6 +33,7 @@ type CompartmentSnapshot struct {
 	Leaked   uint64            `json:"leaked"`   // response bodies that the garbage collector had to release
 	InFlight int64             `json:"inFlight"` // calls inside; with a bulkhead the permits out, of a pool the tasks that run
 
+	Waits    []WaitSnapshot    `json:"waits,omitempty"` // by length, the shortest first
 	Bulkhead *BulkheadSnapshot `json:"bulkhead,omitempty"`
 	Breaker  *BreakerSnapshot  `json:"breaker,omitempty"`
 	Pool     *PoolSnapshot     `json:"pool,omitempty"`
@@ -42,15 +45,27 @@ type BulkheadSnapshot struct {
 	InFlight int `json:"inFlight"`
 	Queued   int `json:"queued"`
 	Peak     int `json:"peak"` // the most permits that were ever out at once
+
+	MaxQueue  int   `json:"maxQueue"`
+	MaxWaitMs int64 `json:"maxWaitMs"` // rounded up
 }
 
 // A BreakerSnapshot is the breaker of a [CompartmentSnapshot].
 type BreakerSnapshot struct {
-	State           string  `json:"state"`           // "closed", "open" or "half_open"
+	State           string  `json:"state"`           // "closed", "open" or "half_open"; with force in the policy, "forced_open" or "disabled"
 	FailureRate     float64 `json:"failureRate"`     // percent; -1 while the window holds fewer than minCalls
 	SlowCallRate    float64 `json:"slowCallRate"`    // likewise
 	Calls           int     `json:"calls"`           // in the window
 	OpenRemainingMs int64   `json:"openRemainingMs"` // until probes are let through, rounded up; 0 unless open
+	Overdue         int     `json:"overdue"`         // calls in flight for longer than slowCall without an answer
+	ProbesLeft      int     `json:"probesLeft"`      // how many more probes would be let in; 0 unless half-open
+	Attempt         int     `json:"attempt"`         // openings since it was last closed
+
+	// What it is judged by.
+	MaxFailureRate  float64 `json:"maxFailureRate"`  // percent, at which it trips
+	MaxSlowCallRate float64 `json:"maxSlowCallRate"` // likewise; 0 without slowCall
+	SlowCallMs      int64   `json:"slowCallMs"`      // rounded up; 0: no call is slow
+	MinCalls        int     `json:"minCalls"`
 }
 
 // Snapshot returns what every compartment looks like now, in the order of the
@@ -61,39 +76,46 @@ type BreakerSnapshot struct {
 // read one after the other while calls go on. A table of many keys makes the
 // calls that look up theirs wait for as long as it takes to list them.
 func (g *Guard) Snapshot() Snapshot {
-	out := Snapshot{Version: 1, Compartments: []CompartmentSnapshot{}}
-	for _, cs := range g.compartments() {
+	status, gone := g.reloads.look()
+	out := Snapshot{Version: 1, Policies: status, Compartments: []CompartmentSnapshot{}}
+	for _, cs := range g.compartments(gone) {
 		for _, c := range cs {
 			if c.table != nil || c.met.Load() {
 				out.Compartments = append(out.Compartments, c.snapshot())
 			}
 		}
 	}
+	// Last, since a look at a breaker may have made a change visible that was due.
+	out.Transitions = g.history.latest()
 	return out
 }
 
-// compartments returns all compartments, one group for each policy and side,
-// and one for all pools.
-func (g *Guard) compartments() [][]*compartment {
+// milliseconds rounds up, so that 0 means none.
+func milliseconds(d time.Duration) int64 {
+	return int64(math.Ceil(float64(d) / float64(time.Millisecond)))
+}
+
+// compartments returns all compartments: one group for each policy and side, one
+// for those of policies that are gone, one for all pools.
+func (g *Guard) compartments(gone []*compartment) [][]*compartment {
 	var groups [][]*compartment
-	for i, r := range g.set.Rules() {
-		for s := range g.sides {
-			switch p := g.sides[s].places[i]; {
-			case p.fixed != nil:
-				groups = append(groups, []*compartment{p.fixed})
-			case p.table != nil:
-				cs := p.table.all()
-				if s == sideIndex(policy.Client) {
-					cs = append(cs, g.named[r.Name])
-				}
+	gen := g.current.Load()
+	for i, r := range gen.set.Rules() {
+		for s := range gen.places {
+			cs := gen.places[s][i].all()
+			if gen.places[s][i].table != nil && s == sideIndex(policy.Client) {
+				cs = append(cs, gen.named[r.Name])
+			}
+			if len(cs) > 0 {
 				slices.SortFunc(cs, func(a, b *compartment) int { return cmp.Compare(a.Key, b.Key) })
 				groups = append(groups, cs)
 			}
 		}
 	}
+	groups = append(groups, gone)
 	groups = append(groups, g.pools.list())
 	for s := range g.sides {
-		groups = append(groups, []*compartment{g.sides[s].unmatched})
+		groups = append(groups, []*compartment{g.sides[s].unmatched, g.sides[s].exempt})
 	}
 	return groups
 }
@@ -102,34 +124,55 @@ func (c *compartment) snapshot() CompartmentSnapshot {
 	s := CompartmentSnapshot{
 		Policy:   c.Policy,
 		Side:     c.Side.String(),
+		Per:      c.Per.String(),
 		Key:      c.Key,
 		Granted:  c.granted.Load(),
 		Rejected: make(map[string]uint64, len(reasons)),
 		Left:     c.left.Load(),
 		Leaked:   c.leaked.Load(),
+		Waits:    c.waits.Load().snapshot(),
 		InFlight: c.inFlight.Load(),
 	}
 	for i, r := range reasons {
 		s.Rejected[r.String()] = c.rejected[i].Load()
 	}
-	if c.bulkhead != nil {
-		b := c.bulkhead.Snapshot()
-		s.Bulkhead = &BulkheadSnapshot{Limit: b.Limit, InFlight: b.InFlight, Queued: b.Queued, Peak: b.Peak}
+	var l limits
+	if at := c.limits.Load(); at != nil {
+		l = *at
+	}
+	if l.rule != nil && l.rule.Bulkhead != nil {
+		b := l.bulkhead.Snapshot()
+		s.Bulkhead = &BulkheadSnapshot{
+			Limit:     b.Limit,
+			InFlight:  b.InFlight,
+			Queued:    b.Queued,
+			Peak:      b.Peak,
+			MaxQueue:  l.bulkheadRule.MaxQueue,
+			MaxWaitMs: milliseconds(l.bulkheadRule.MaxWait),
+		}
 		s.InFlight = int64(b.InFlight)
 	}
 	if c.pool != nil {
 		s.ofPool(c.pool.Snapshot())
 	}
-	if c.breaker != nil {
-		b := c.breaker.Snapshot()
+	if l.rule != nil && l.rule.Breaker != nil {
+		b := l.breaker.Snapshot()
 		s.Breaker = &BreakerSnapshot{
 			State:        b.State.String(),
 			FailureRate:  b.FailureRate,
 			SlowCallRate: b.SlowCallRate,
 			Calls:        b.Calls,
+			Overdue:      b.Overdue,
+			ProbesLeft:   b.ProbesLeft,
+			Attempt:      b.Attempt,
+
+			OpenRemainingMs: milliseconds(b.OpenRemaining),
+			MaxFailureRate:  l.breakerRule.FailureRate,
+			SlowCallMs:      milliseconds(l.breakerRule.SlowCall),
+			MinCalls:        l.breakerRule.MinCalls,
 		}
-		if b.State == breaker.Open {
-			s.Breaker.OpenRemainingMs = int64(math.Ceil(float64(b.OpenRemaining) / float64(time.Millisecond)))
+		if l.breakerRule.SlowCall > 0 {
+			s.Breaker.MaxSlowCallRate = l.breakerRule.SlowCallRate
 		}
 	}
 	return s

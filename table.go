@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/watertight-go/watertight/breaker"
+	"github.com/watertight-go/watertight/policy"
 )
 
 // A table holds the compartments of one policy on one side, at most max of
@@ -16,6 +17,8 @@ import (
 // overflow compartment. A compartment with calls inside is never dropped (its
 // limit would double), nor one whose breaker is not closed (it would forget).
 //
+// A breaker that its policy holds in one state has nothing to forget either.
+//
 // Compartments that no call holds stand in a list, those left first in front.
 // What state their breakers are in is asked only when one is about to be
 // dropped: calls come often, new keys seldom. One whose breaker is not closed
@@ -24,14 +27,17 @@ import (
 // Finding, leaving and inserting take constant time under one lock, apart from
 // the drops, of which there is at most one for each time a call left.
 type table struct {
-	max    int
-	idle   time.Duration
+	side   policy.Side
+	per    policy.Per
 	origin time.Time // instants below are durations since then
-	build  func(key string) *compartment
+	build  func(r *policy.Rule, s policy.Side, key string) *compartment
 
-	mu sync.Mutex // guards the fields below, and the table's fields of every compartment in it
+	mu   sync.Mutex   // guards the fields below, and the table's fields of every compartment in it
+	rule *policy.Rule // of the compartments to come
+	max  int
+	idle time.Duration
 	// Invariants, whenever mu is not held:
-	//   - len(byKey) <= max
+	//   - len(byKey) <= max, once max has not been lowered
 	//   - a listed compartment has refs == 0 and is in byKey
 	//   - first..last is ordered by leftAt
 	byKey       map[string]*compartment
@@ -40,8 +46,19 @@ type table struct {
 	closed      bool // new bulkheads are born closed
 }
 
-func newTable(max int, idle time.Duration, build func(key string) *compartment) *table {
-	return &table{max: max, idle: idle, origin: time.Now(), build: build, byKey: make(map[string]*compartment)}
+// newTable returns an empty table. Its compartments come from build, which is called
+// under the lock.
+func newTable(r *policy.Rule, s policy.Side, max int, idle time.Duration, build func(*policy.Rule, policy.Side, string) *compartment) *table {
+	return &table{side: s, per: r.PerOn(s), rule: r, max: max, idle: idle, origin: time.Now(), build: build, byKey: make(map[string]*compartment)}
+}
+
+// change makes r the rule of the compartments to come, and returns those that there
+// are. Until they have gone one by one, there may be more of them than max.
+func (t *table) change(r *policy.Rule, max int, idle time.Duration) []*compartment {
+	t.mu.Lock()
+	t.rule, t.max, t.idle = r, max, idle
+	t.mu.Unlock()
+	return t.all()
 }
 
 // acquire returns the compartment of key, pinned until release.
@@ -80,9 +97,15 @@ func (t *table) insert(key []byte) *compartment {
 		if c != nil {
 			return c
 		}
-		closed := other.breaker == nil || other.breaker.State() == breaker.Closed
-		t.drop(other, rest, closed)
+		t.drop(other, rest, other.forgettable())
 	}
+}
+
+// forgettable reports whether c, built anew, would be what it is: its breaker is
+// closed, or is held by its policy in the state in which it is made.
+func (c *compartment) forgettable() bool {
+	l := c.limits.Load()
+	return l.rule.Breaker == nil || l.breakerRule.Force != policy.ForceNone || l.breaker.State() == breaker.Closed
 }
 
 // insertIfRoom returns the compartment of key, pinned; or else the one that must
@@ -129,10 +152,10 @@ func (t *table) overflowLocked() *compartment {
 }
 
 func (t *table) buildLocked(key string) *compartment {
-	c := t.build(key)
+	c := t.build(t.rule, t.side, key)
 	c.table = t
-	if t.closed && c.bulkhead != nil {
-		c.bulkhead.Close()
+	if t.closed {
+		c.close()
 	}
 	return c
 }
@@ -200,8 +223,6 @@ func (t *table) close() {
 	t.closed = true
 	t.mu.Unlock()
 	for _, c := range t.all() {
-		if c.bulkhead != nil {
-			c.bulkhead.Close()
-		}
+		c.close()
 	}
 }

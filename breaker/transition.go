@@ -152,3 +152,6 @@ func (b *Breaker) nextOpenForLocked(at time.Duration) time.Duration {
 	}
 	return b.rules.drawFor(b.attempt)
 }
+
+// Configure is to come.
+func (b *Breaker) Configure(c Config) {}

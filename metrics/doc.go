@@ -1,9 +1,9 @@
 // Package metrics turns what a [watertight.Guard] decides into OpenTelemetry
-// spans and slog records.
+// spans and metrics, and slog records.
 //
 //	wt := watertight.New(policies, watertight.WithHooks(metrics.New()))
 //
-// That uses the global TracerProvider, the global propagator and
+// That uses the global TracerProvider and MeterProvider, the global propagator and
 // slog.Default(), whichever they are when something happens, so the order in
 // which a program sets things up does not matter. The package knows the
 // OpenTelemetry API only; until the program installs an SDK, nothing is
@@ -62,6 +62,35 @@
 //
 // Nothing comes from the request but the key, which is cut to 64 bytes, with
 // what is not printable replaced.
+//
+// # Metrics
+//
+// They have the shape of OpenTelemetry's conventions for connection pools. Most are
+// read from the Guard's snapshot when somebody collects, so calls pay nothing for them
+// and the series of a compartment go when it goes:
+//
+//	watertight.bulkhead.permits           by watertight.state: used or idle
+//	watertight.bulkhead.limit
+//	watertight.bulkhead.pending_requests  calls that wait for a permit
+//	watertight.calls                      by watertight.result: granted, canceled, or the reason of a refusal
+//	watertight.leaked                     response bodies that were never closed
+//	watertight.breaker.state              breakers by watertight.state: 1 for the one that it is in
+//	watertight.breaker.failure_rate       0 to 1; absent while there are too few calls
+//	watertight.breaker.slow_call_rate     likewise
+//	watertight.pool.workers               by watertight.state: used or idle
+//	watertight.pool.limit
+//	watertight.pool.pending_tasks
+//	watertight.policy.reloads             by watertight.result: ok or failed
+//	watertight.policy.reload_failing      1 while the latest policies are not in force
+//
+// These have watertight.policy and watertight.side, and watertight.key where it is a
+// route or a host. The key of a policy with per: header may be a secret: its compartments
+// are added up, and their rates are left out. The rest is recorded as it happens, by
+// policy and side alone:
+//
+//	watertight.bulkhead.wait_time    histogram, in seconds, of the calls that had to wait
+//	watertight.bulkhead.use_time     histogram, in seconds, from grant to release
+//	watertight.breaker.transitions   by watertight.breaker.to and watertight.breaker.cause
 //
 // # Logs
 //

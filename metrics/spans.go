@@ -33,6 +33,10 @@ func (t *telemetry) arrive(ctx context.Context, req *policy.Request) context.Con
 // wait records a wait after it has ended: most calls do not wait, and a span
 // begun before it is known whether this one does would be for nothing.
 func (t *telemetry) wait(ctx context.Context, e watertight.WaitEvent) {
+	t.recordWait(ctx, e)
+	if t.noSpans {
+		return
+	}
 	_, span := t.tracers.get().Start(ctx, waitSpan, trace.WithTimestamp(e.Arrived))
 	defer span.End(trace.WithTimestamp(e.Arrived.Add(e.Waited)))
 	if span.IsRecording() {

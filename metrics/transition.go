@@ -19,7 +19,10 @@ func (t *telemetry) transition(ctx context.Context, e watertight.TransitionEvent
 		late = 0
 	}
 	defer t.log(ctx, e, late)
-	t.traceTransition(ctx, e, late)
+	t.recordTransition(ctx, e)
+	if !t.noSpans {
+		t.traceTransition(ctx, e, late)
+	}
 }
 
 // minLate is what counts as late: less is the time that it takes to tell.

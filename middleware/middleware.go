@@ -1,7 +1,6 @@
 package middleware
 
 import (
-	"errors"
 	"net/http"
 
 	"github.com/watertight-go/watertight"
@@ -28,7 +27,7 @@ func New(wt *watertight.Guard, opts ...Option) func(http.Handler) http.Handler {
 		if o.reentrant {
 			wt.Wrapped()
 		}
-		h := &handler{guard: wt, next: next, route: o.route}
+		h := &handler{guard: wt, next: next, route: o.route, reject: o.reject}
 		if h.route == nil {
 			switch next := next.(type) {
 			case Router:
@@ -43,31 +42,34 @@ func New(wt *watertight.Guard, opts ...Option) func(http.Handler) http.Handler {
 }
 
 type handler struct {
-	guard *watertight.Guard
-	next  http.Handler
-	route func(*http.Request) string // nil: no router is known
+	guard  *watertight.Guard
+	next   http.Handler
+	route  func(*http.Request) string // nil: no router is known
+	reject rejectHandler              // nil: WriteRejection
 }
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	req := policy.Request{
-		Side:        policy.Server,
-		Method:      r.Method,
-		Host:        r.Host,
-		EscapedPath: r.URL.EscapedPath(),
-		Header:      r.Header,
-	}
+	// Field by field: a literal with a call in it is made elsewhere and copied, which
+	// takes longer than all the rest of this function.
+	var req policy.Request
+	req.Side = policy.Server
+	req.Method = r.Method
+	req.Host = r.Host
+	req.EscapedPath = r.URL.EscapedPath()
+	req.Header = r.Header
 	if h.route != nil {
 		req.Route, req.RouteKnown = h.route(r), true
 	}
 	call, err := h.guard.Admit(r.Context(), &req)
 	if err != nil {
-		var rejected *watertight.RejectedError
-		if !errors.As(err, &rejected) {
+		// Not errors.As: what is in the error of a caller's context is the caller's.
+		rejected, refused := err.(*watertight.RejectedError)
+		if !refused {
 			// The caller left. It may have closed only its sending half, and
 			// must not take an empty answer for a success.
 			rejected = call.Left(err)
 		}
-		WriteRejection(w, r, rejected)
+		h.refuse(w, r, rejected)
 		return
 	}
 	if call.Watched() {
@@ -76,6 +78,15 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	defer call.Release()
 	h.serve(w, r, &call)
+}
+
+func (h *handler) refuse(w http.ResponseWriter, r *http.Request, rejected *watertight.RejectedError) {
+	if h.reject == nil {
+		WriteRejection(w, r, rejected)
+		return
+	}
+	prepare(w, r, rejected)
+	h.reject(w, r, rejected)
 }
 
 // serveWatched serves a request whose outcome a breaker waits for.
@@ -105,13 +116,16 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, call *watertight
 		h.next.ServeHTTP(w, r)
 		return
 	}
+	if r.Trailer == nil && r.ContentLength < 0 && r.ProtoMajor == 1 {
+		// Trailers that the client did not announce are put on the server's
+		// request; where there is a map already, on the copy as well.
+		r.Trailer = make(http.Header)
+	}
 	inner := r.WithContext(ctx)
 	// What routers and form parsers leave on the request that they were given
-	// belongs on the one that others see: a handler further out reads Pattern,
-	// and the server removes the files of MultipartForm.
-	defer func() {
-		r.Pattern = inner.Pattern
-		r.Form, r.PostForm, r.MultipartForm = inner.Form, inner.PostForm, inner.MultipartForm
-	}()
+	// belongs on the one that others see: a handler further out reads Pattern and
+	// path values, and the server removes the files of MultipartForm.
+	outer := r.Context()
+	defer func() { *r = *inner.WithContext(outer) }()
 	h.next.ServeHTTP(w, inner)
 }

@@ -5,6 +5,8 @@ import (
 	"path"
 	"reflect"
 	"strings"
+
+	"github.com/watertight-go/watertight"
 )
 
 // An Option configures [New].
@@ -12,8 +14,11 @@ type Option interface{ apply(*options) }
 
 type options struct {
 	route     func(*http.Request) string
+	reject    rejectHandler
 	reentrant bool
 }
+
+type rejectHandler = func(http.ResponseWriter, *http.Request, *watertight.RejectedError)
 
 type optionFunc func(*options)
 
@@ -47,6 +52,27 @@ func WithRoute(route func(*http.Request) string) Option {
 	return optionFunc(func(o *options) {
 		if route != nil {
 			o.route = route
+		}
+	})
+}
+
+// WithRejectHandler has refusals answered by f, with a page of your own or an
+// answer that needs no permit; the default, also for nil, is [WriteRejection]. The
+// last one given wins.
+//
+// When f is called, Retry-After, unless it is unknown, and Cache-Control: no-store
+// are set, and on HTTP/1 Connection: close if the request has a body, which f should
+// not wait for; f may change them. It sets the status, for which rejected.StatusCode
+// is what the policy wants, and the body; if it writes nothing, the caller gets
+// an empty 200. Policy and Key of what it gets name what is the operator's, and Key
+// may come from the caller: neither belongs in the answer. f is also called for a
+// caller that left while it waited (policy.ReasonCanceled), who may have closed
+// only its sending half. It runs without a permit, as many at once as there are
+// refusals, so it must be cheap.
+func WithRejectHandler(f func(w http.ResponseWriter, r *http.Request, rejected *watertight.RejectedError)) Option {
+	return optionFunc(func(o *options) {
+		if f != nil {
+			o.reject = f
 		}
 	})
 }

@@ -16,13 +16,20 @@ type recorder struct {
 	http.ResponseWriter
 	call    watertight.Call
 	status  int  // 0: not yet written
-	written int  // bytes of the body
+	written int  // bytes of the body that the handler wrote
 	sent    bool // the client has the headers
 }
 
-// buffered is how much of a body net/http keeps back, the headers with it, until
-// the handler flushes or returns.
-const buffered = 2048
+// buffered is the most of a body that net/http keeps back, the headers with it, until
+// the handler flushes or returns. On HTTP/2 it is exactly that. On HTTP/1 the first
+// 2048 bytes and the headers go on into a buffer of 4096 that they share, so that
+// long headers may be sent sooner; how much, the recorder cannot see, and does not
+// say that they are before they are.
+const buffered = 4096
+
+// sniffed is how much of a body net/http copies in ReadFrom before it lets the headers
+// go, or else keeps back like what is written.
+const sniffed = 512
 
 // send tells the breaker, once, that the client has the headers: a stream may then
 // last as long as it likes without being overdue.
@@ -33,7 +40,9 @@ func (w *recorder) send() {
 	}
 }
 
-func (w *recorder) wrote(n int) {
+// writing is called before n bytes are written, since that may take as long as a
+// slow client likes, and the headers go first.
+func (w *recorder) writing(n int) {
 	w.written += n
 	if w.written > buffered {
 		w.send()
@@ -85,17 +94,15 @@ func (w *recorder) WriteHeader(status int) {
 
 func (w *recorder) Write(p []byte) (int, error) {
 	w.record(http.StatusOK)
-	n, err := w.ResponseWriter.Write(p)
-	w.wrote(n)
-	return n, err
+	w.writing(len(p))
+	return w.ResponseWriter.Write(p)
 }
 
 // WriteString keeps io.WriteString from copying.
 func (w *recorder) WriteString(s string) (int, error) {
 	w.record(http.StatusOK)
-	n, err := io.WriteString(w.ResponseWriter, s)
-	w.wrote(n)
-	return n, err
+	w.writing(len(s))
+	return io.WriteString(w.ResponseWriter, s)
 }
 
 // record notes the final status: the first that is not informational. 101 ends
@@ -136,12 +143,26 @@ func (w *recorder) flush() error {
 
 // readFrom records what it did, not what it is about to do: a source that
 // fails before its first byte leaves the status to the handler.
-func (w *recorder) readFrom(src io.Reader) (int64, error) {
-	n, err := w.ResponseWriter.(io.ReaderFrom).ReadFrom(src)
-	if n > 0 {
-		w.record(http.StatusOK)
+//
+// It has as much copied as makes the headers leave, and then the rest, which may
+// take as long as the client and the source like. The source is not wrapped, for
+// the operating system may send a file without our help.
+func (w *recorder) readFrom(src io.Reader) (n int64, err error) {
+	dst := w.ResponseWriter.(io.ReaderFrom)
+	if !w.sent {
+		first := min(sniffed, int64(max(0, buffered-w.written))+1)
+		n, err = dst.ReadFrom(io.LimitReader(src, first))
+		if n > 0 {
+			w.record(http.StatusOK)
+			w.writing(int(n))
+		}
+		if err != nil || n < first {
+			return n, err
+		}
+		w.send()
 	}
-	return n, err
+	rest, err := dst.ReadFrom(src)
+	return n + rest, err
 }
 
 func (w *recorder) push(target string, opts *http.PushOptions) error {

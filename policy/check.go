@@ -17,8 +17,12 @@ const (
 	maxName     = 128
 )
 
-// unmatchedName is under which requests that no policy matches are counted.
-const unmatchedName = "(unmatched)"
+// Under these names calls are counted that no policy matches, and those that a
+// program exempts by itself.
+const (
+	unmatchedName = "(unmatched)"
+	exemptName    = "(exempt)"
+)
 
 // count returns the value of f, or def if it is left out or not lo to hi.
 func (p *problems) count(f *field[int], lo, hi, def int) int {
@@ -94,6 +98,8 @@ func (p *problems) policyName(d *policyDraft) {
 			place = f.at
 		}
 		p.errorf(place, "%sthe name is missing; every policy needs a name of its own", d.label)
+	case f.v == exemptName:
+		p.errorf(f.at, "policy name %s is taken: requests that the program exempts by itself are counted under it; choose another", quote(f.v))
 	case f.v == unmatchedName:
 		p.errorf(f.at, "policy name %s is taken: requests that no policy matches are counted under it; choose another", quote(f.v))
 	case len(f.v) > maxName:

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"slices"
 	"strconv"
 	"time"
 )
@@ -73,33 +74,34 @@ func byPolicyAt(d *policyDraft) string {
 func (s *Set) add(r *Rule) {
 	s.rules = append(s.rules, r)
 	if r.Side.covers(Server) {
-		s.server = append(s.server, r)
+		s.server.add(r)
 		limits := r.Bulkhead != nil || r.Breaker != nil
 		s.routes = s.routes || limits && r.PerOn(Server) == PerRoute || r.matchesRoutes()
 	}
 	if r.Side.covers(Client) {
-		s.client = append(s.client, r)
+		s.client.add(r)
 	}
 }
 
 func (r *Rule) matchesRoutes() bool {
-	for i := range r.entries {
-		if r.entries[i].route.path != "" {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.entries, entry.matchesRoutes)
+}
+
+func (e entry) matchesRoutes() bool {
+	return e.route.path != "" || slices.ContainsFunc(e.not, entry.matchesRoutes)
 }
 
 func (p *problems) rule(d *policyDraft) *Rule {
 	r := &Rule{
 		Name:   d.name.v,
 		Side:   d.side.v,
-		Per:    d.per.v,
+		Per:    d.per.v.per,
+		Header: p.perHeader(&d.per),
+		Mode:   d.mode.v,
 		Exempt: d.exempt.v,
 	}
 	for i := range d.match {
-		r.entries = append(r.entries, p.entry(&d.match[i]))
+		r.entries = append(r.entries, p.entry(&d.match[i], "match"))
 	}
 	if r.Side == Client {
 		p.refuseRoutes(d)
@@ -122,19 +124,28 @@ func (p *problems) rule(d *policyDraft) *Rule {
 		p.errorf(d.exempt.at, "%s is true, but the policy has a bulkhead or a breaker; drop one or the other", d.exempt.name)
 	case r.Exempt && d.reject.given.set:
 		p.errorf(d.reject.given.at, "%s has no effect, since the policy is exempt and rejects nothing; drop it", d.reject.given.name)
+	case r.Exempt && d.mode.ok() && d.mode.v == Observe:
+		p.errorf(d.mode.at, "%s is observe, but the policy is exempt and rejects nothing; drop one or the other", d.mode.name)
 	}
 	return r
 }
 
 // refuseRoutes reports what a policy for clients says about routes.
 func (p *problems) refuseRoutes(d *policyDraft) {
-	if d.per.v == PerRoute {
+	if d.per.v.per == PerRoute {
 		p.errorf(d.per.at, "%s is route, but a client has no routes; write host or policy, or side: server", d.per.name)
 	}
 	for i := range d.match {
-		if f := &d.match[i].route; f.set {
-			p.errorf(f.at, "%s is set, but a client has no routes; use path, or side: server", f.name)
-		}
+		p.refuseRoute(&d.match[i])
+	}
+}
+
+func (p *problems) refuseRoute(d *matchDraft) {
+	if f := &d.route; f.set {
+		p.errorf(f.at, "%s is set, but a client has no routes; use path, or side: server", f.name)
+	}
+	for i := range d.not {
+		p.refuseRoute(&d.not[i])
 	}
 }
 
@@ -169,6 +180,7 @@ func (p *problems) breaker(d *breakerDraft) *BreakerSettings {
 			MaxWait:      p.duration(&d.halfOpenMaxWait, 0, 0),
 		},
 		Settle: d.settle.v,
+		Force:  d.force.v,
 	}
 	b.Backoff = p.backoff(d, b.OpenFor)
 	if b.HalfOpen.ProbeTimeout == 0 {

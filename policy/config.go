@@ -29,8 +29,8 @@ type Defaults struct {
 // Bulkhead or a Breaker (or both), or Exempt alone.
 type Policy struct {
 	// Name is required and unique. It shows in errors, spans and metrics: at
-	// most 128 bytes, printable, without spaces at its ends. The name
-	// "(unmatched)" is taken.
+	// most 128 bytes, printable, without spaces at its ends. The names
+	// "(unmatched)" and "(exempt)" are taken.
 	Name string
 	// Side is the side that the policy works on. Zero: Both.
 	Side Side
@@ -39,6 +39,12 @@ type Policy struct {
 	// Per is what the policy keeps separate compartments for. Zero: the
 	// route on a server, the host on a client.
 	Per Per
+	// Header is the name of the header whose values PerHeader keeps apart.
+	// Required with it, and set only with it.
+	Header string
+	// Mode says whether the policy turns requests away, or only counts those
+	// that it would have. Zero: Enforce.
+	Mode Mode
 	// Bulkhead bounds the requests in flight. nil: no bound.
 	Bulkhead *Bulkhead
 	// Breaker turns requests away while the calls fail or are slow. nil:
@@ -51,7 +57,9 @@ type Policy struct {
 }
 
 // A Match is one entry of a policy's matcher: all fields that are set must
-// hold. At least one must be set.
+// hold. At least one must be set. What is said of several headers, or of several
+// parameters, must hold for all of them; of one that comes several times, one
+// value is enough.
 type Match struct {
 	// Method lists the methods, upper-case; the request's must be one of
 	// them. HEAD is not GET: list both. Empty: any.
@@ -59,6 +67,9 @@ type Match struct {
 	// Path is a path pattern of [net/http.ServeMux] without method and host,
 	// such as "/reports/{id}". Empty: any.
 	Path string
+	// PathText is a condition on the whole path, as [net/url.URL.Path] has it:
+	// with escapes decoded. Zero: any.
+	PathText Text
 	// Route is a route's pattern, as the server's router knows it. It is
 	// compared without method and host unless written with them. Empty: any.
 	Route string
@@ -67,6 +78,31 @@ type Match struct {
 	Host string
 	// Headers maps a header's name to the value that it must have. Empty: any.
 	Headers map[string]string
+	// HeaderText maps a header's name to a condition on its value, and has none
+	// of the names in Headers. Empty: any.
+	HeaderText map[string]Text
+	// Query maps the name of a parameter of the query to a condition on its
+	// value. Parameters are those that [net/url.ParseQuery] finds. Empty: any.
+	Query map[string]Text
+	// Not lists entries of which none may match; they have no Not themselves.
+	Not []Match
+}
+
+// A Text is a condition on a text: all fields that are set must hold for it, with
+// upper and lower case told apart. The zero Text, for a header or a parameter,
+// holds for every value, so it asks only whether there is one.
+type Text struct {
+	// Exact is the text.
+	Exact string
+	// Prefix is what the text starts with.
+	Prefix string
+	// Suffix is what it ends with.
+	Suffix string
+	// Contains is a part of it.
+	Contains string
+	// Regexp is an expression of package [regexp] that matches the text or any
+	// part of it: ^ and $ tie it to the ends.
+	Regexp string
 }
 
 // A Bulkhead bounds the requests that are in flight at once.
@@ -109,6 +145,9 @@ type Breaker struct {
 	// Settle says when the outcome of a client's call is known. Zero:
 	// SettleHeaders.
 	Settle Settle
+	// Force holds the breaker open or closed, whatever the rest says, for as long
+	// as the policy is in use. Zero: ForceNone.
+	Force Force
 }
 
 // Backoff says how the time that a breaker stays open differs from OpenFor. In a

@@ -29,7 +29,7 @@ func TestProblemsOfConfigs(t *testing.T) {
 		{policy.Policy{Name: "a\xff", Bulkhead: ok}, `policy name "a\xff" is not printable; use letters, digits, spaces and punctuation`},
 		{policy.Policy{Name: strings.Repeat("a", 129), Bulkhead: ok}, `policy name "` + strings.Repeat("a", 80) + `..." has 129 bytes; it must have at most 128`},
 		{policy.Policy{Name: "a", Side: 9, Bulkhead: ok}, `policy "a": side is Side(9); it must be Server, Client or Both`},
-		{policy.Policy{Name: "a", Per: 9, Bulkhead: ok}, `policy "a": per is Per(9); it must be PerPolicy, PerRoute, PerHost or PerDefault`},
+		{policy.Policy{Name: "a", Per: 9, Bulkhead: ok}, `policy "a": per is Per(9); it must be PerPolicy, PerRoute, PerHost, PerHeader or PerDefault`},
 		{policy.Policy{Name: "a"}, `policy "a": it limits nothing; give it a bulkhead, a breaker, or exempt: true`},
 		{policy.Policy{Name: "a", Exempt: true, Bulkhead: ok}, `policy "a": exempt is true, but the policy has a bulkhead or a breaker; drop one or the other`},
 		{policy.Policy{Name: "a", Bulkhead: ok, Match: []policy.Match{{}}}, `policy "a": match[0] is empty and would match everything; give it a field, or leave match out`},
@@ -50,6 +50,7 @@ func TestProblemsOfConfigs(t *testing.T) {
 		{breaker(policy.Breaker{Backoff: policy.Backoff{Max: time.Second}}), `policy "a": breaker.openFor.max is 1s; it must be at least initial, 30s`},
 		{breaker(policy.Breaker{Backoff: policy.Backoff{Jitter: math.NaN()}}), `policy "a": breaker.openFor.jitter is NaN; it must be a share: at least 0, less than 1`},
 		{breaker(policy.Breaker{Backoff: policy.Backoff{Max: time.Minute, Multiplier: math.Inf(1)}}), `policy "a": breaker.openFor.multiplier is +Inf; it must be a number: at least 1.1, at most 100`},
+		{breaker(policy.Breaker{Force: 3}), `policy "a": breaker.force is Force(3); it must be ForceNone, ForceOpen or ForceClosed`},
 		{breaker(policy.Breaker{Settle: 2}), `policy "a": breaker.settle is Settle(2); it must be SettleHeaders or SettleBody`},
 		{breaker(policy.Breaker{Window: policy.Window{Calls: -1}}), `policy "a": breaker.window.calls is -1; it must be 1 to 1000000`},
 		{breaker(policy.Breaker{FailureStatus: []policy.StatusRange{{}}}), `policy "a": breaker.failureStatus[0] is 0; a status must be 100 to 999`},
@@ -92,10 +93,20 @@ var configs = rapid.Custom(func(t *rapid.T) policy.Config {
 	}}
 	for i, p := range rapid.SliceOfN(policies, 0, 3).Draw(t, "policies") {
 		p.Name = string(rune('a' + i))
+		for j := range p.Match {
+			onePath(&p.Match[j])
+			for k := range p.Match[j].Not {
+				onePath(&p.Match[j].Not[k])
+			}
+		}
 		if mostly("name", 0, 1) == 1 {
 			p.Name = "a"
 		}
-		p.Per = rapid.SampledFrom([]policy.Per{policy.PerDefault, policy.PerPolicy, policy.PerRoute, policy.PerHost}).Draw(t, "per")
+		p.Per = rapid.SampledFrom([]policy.Per{policy.PerDefault, policy.PerPolicy, policy.PerRoute, policy.PerHost, policy.PerHeader}).Draw(t, "per")
+		if p.Per == policy.PerHeader {
+			p.Header = rapid.SampledFrom([]string{"X-Tenant", "x-tenant", "host", "a b"}).Draw(t, "header")
+		}
+		p.Mode = sometimes(t, "mode", rapid.Just(policy.Observe))
 		if p.Bulkhead != nil {
 			p.Bulkhead = &policy.Bulkhead{
 				MaxConcurrent: 1 + mostly("maxConcurrent", 3, -4),
@@ -118,6 +129,7 @@ var configs = rapid.Custom(func(t *rapid.T) policy.Config {
 					RetryAfter: time.Duration(mostly("openFor.retryAfter", 60, -1)) * time.Second,
 				},
 				Settle: policy.Settle(mostly("settle", 1, 0)),
+				Force:  policy.Force(mostly("force", 2, 0)),
 				HalfOpen: policy.HalfOpen{
 					Calls:        mostly("halfOpen.calls", 3, -1),
 					ProbeTimeout: time.Duration(mostly("probeTimeout", 5, 100_000)) * time.Hour,
@@ -136,6 +148,13 @@ var configs = rapid.Custom(func(t *rapid.T) policy.Config {
 	}
 	return c
 })
+
+// onePath leaves a pattern or a condition, since a file has only one path.
+func onePath(m *policy.Match) {
+	if m.Path != "" {
+		m.PathText = policy.Text{}
+	}
+}
 
 // fileOf writes a Config as a policy file.
 func fileOf(t require.TestingT, c policy.Config) []byte {
@@ -156,19 +175,16 @@ func fileOf(t require.TestingT, c policy.Config) []byte {
 		out := m{"name": p.Name}
 		put(out, "side", p.Side.String(), p.Side != policy.Both)
 		put(out, "per", p.Per.String(), p.Per != policy.PerDefault)
+		put(out, "per", "header:"+p.Header, p.Per == policy.PerHeader)
+		put(out, "mode", p.Mode.String(), p.Mode != policy.Enforce)
 		put(out, "exempt", true, p.Exempt)
 		entries := []m{}
 		for _, e := range p.Match {
-			entry := m{}
-			put(entry, "method", e.Method, len(e.Method) > 0)
-			put(entry, "path", e.Path, e.Path != "")
-			put(entry, "route", e.Route, e.Route != "")
-			put(entry, "host", e.Host, e.Host != "")
-			headers := m{}
-			for name, value := range e.Headers {
-				headers[name] = m{"exact": value}
+			entry, not := entryOf(e), []map[string]any{}
+			for _, e := range e.Not {
+				not = append(not, entryOf(e))
 			}
-			put(entry, "headers", headers, len(headers) > 0)
+			put(entry, "not", not, len(not) > 0)
 			entries = append(entries, entry)
 		}
 		put(out, "match", entries, len(entries) > 0)
@@ -199,6 +215,7 @@ func fileOf(t require.TestingT, c policy.Config) []byte {
 				breaker["openFor"] = openFor
 			}
 			put(breaker, "settle", b.Settle.String(), b.Settle != policy.SettleHeaders)
+			put(breaker, "force", b.Force.String(), b.Force != policy.ForceNone)
 			put(halfOpen, "calls", b.HalfOpen.Calls, b.HalfOpen.Calls != 0)
 			put(halfOpen, "probeTimeout", b.HalfOpen.ProbeTimeout, b.HalfOpen.ProbeTimeout != 0)
 			put(halfOpen, "maxWait", b.HalfOpen.MaxWait, b.HalfOpen.MaxWait != 0)
@@ -223,6 +240,51 @@ func fileOf(t require.TestingT, c policy.Config) []byte {
 	data, err := yaml.Marshal(m{"version": 1, "defaults": defaults, "policies": list})
 	require.NoError(t, err)
 	return data
+}
+
+// entryOf writes an entry without its not.
+func entryOf(e policy.Match) map[string]any {
+	entry, headers, query := map[string]any{}, map[string]any{}, map[string]any{}
+	for key, v := range map[string]string{"path": e.Path, "route": e.Route, "host": e.Host} {
+		if v != "" {
+			entry[key] = v
+		}
+	}
+	if e.PathText != (policy.Text{}) {
+		entry["path"] = textOf(e.PathText)
+	}
+	if len(e.Method) > 0 {
+		entry["method"] = e.Method
+	}
+	for name, value := range e.Headers {
+		headers[name] = map[string]any{"exact": value}
+	}
+	for name, c := range e.HeaderText {
+		headers[name] = textOf(c)
+	}
+	for name, c := range e.Query {
+		query[name] = textOf(c)
+	}
+	if len(headers) > 0 {
+		entry["headers"] = headers
+	}
+	if len(query) > 0 {
+		entry["query"] = query
+	}
+	return entry
+}
+
+func textOf(c policy.Text) map[string]any {
+	text := map[string]any{}
+	for key, v := range map[string]string{"exact": c.Exact, "prefix": c.Prefix, "suffix": c.Suffix, "contains": c.Contains, "regexp": c.Regexp} {
+		if v != "" {
+			text[key] = v
+		}
+	}
+	if len(text) == 0 {
+		text["prefix"] = "" // which a Config says with the zero Text
+	}
+	return text
 }
 
 // byLine is the part of a message that only a file can have.

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -62,6 +63,7 @@ func (d *decoder) policy(n *yaml.Node, index int) (policyDraft, bool) {
 		name:   read(d, o, "name", readText),
 		side:   read(d, o, "side", readSide),
 		per:    read(d, o, "per", readPer),
+		mode:   read(d, o, "mode", readMode),
 		exempt: read(d, o, "exempt", readBool),
 	}
 	if n := o.values["match"]; n != nil {
@@ -103,29 +105,55 @@ func (d *decoder) match(n *yaml.Node, name string) []matchDraft {
 	if len(list.Content) == 0 {
 		d.errorf(place(list), "%s is empty; give it an entry, or leave it out to match everything", name)
 	}
+	return d.entries(list, &matchScope, name)
+}
+
+func (d *decoder) entries(list *yaml.Node, s *scope, name string) []matchDraft {
 	entries := make([]matchDraft, len(list.Content))
 	for i, n := range list.Content {
-		entries[i] = d.entry(n, elementName(name, i))
+		entries[i] = d.entry(n, s, elementName(name, i))
 	}
 	return entries
 }
 
-func (d *decoder) entry(n *yaml.Node, name string) matchDraft {
+// not reads what must not match: a list as match is, or its only entry.
+func (d *decoder) not(n *yaml.Node, name string) []matchDraft {
+	switch list := d.follow(n); {
+	case list == nil:
+		return nil
+	case list.Kind == yaml.MappingNode:
+		// The node as it was written, since follow counts what it follows.
+		return []matchDraft{d.entry(n, &notScope, name)}
+	case list.Kind != yaml.SequenceNode || len(list.Content) == 0:
+		d.errorf(place(list), "%s is %s; write what must not match, as in {path: /reports/}, or leave it out", name, describe(list))
+		return nil
+	default:
+		return d.entries(list, &notScope, name)
+	}
+}
+
+func (d *decoder) entry(n *yaml.Node, s *scope, name string) matchDraft {
 	m := matchDraft{label: name, broken: true}
 	before := len(d.errors)
-	o, ok := d.object(n, &matchScope, name, name+".")
+	o, ok := d.object(n, s, name, name+".")
 	if !ok {
 		return m
 	}
 	m.place = o.place
-	m.path = read(d, o, "path", readPath)
+	d.path(o, name+".path", &m)
 	m.route = read(d, o, "route", readText)
 	m.host = read(d, o, "host", readText)
 	if n := o.values["method"]; n != nil {
 		m.methods = d.methods(n, name+".method")
 	}
 	if n := o.values["headers"]; n != nil {
-		m.headers = d.headers(n, name+".headers")
+		m.headers = d.values(n, name+".headers", "X-Plan: {exact: free}")
+	}
+	if n := o.values["query"]; n != nil {
+		m.query = d.values(n, name+".query", "watch: {exact: \"true\"}")
+	}
+	if n := o.values["not"]; n != nil {
+		m.not = d.not(n, name+".not")
 	}
 	m.broken = len(d.errors) > before
 	return m
@@ -147,34 +175,61 @@ func (d *decoder) methods(n *yaml.Node, name string) []field[string] {
 	return methods
 }
 
-func (d *decoder) headers(n *yaml.Node, name string) []headerDraft {
+// path reads the key of an entry that is either a pattern or a condition on a text.
+func (d *decoder) path(entry *object, name string, m *matchDraft) {
+	n := entry.values["path"]
+	if n == nil || n.Kind != yaml.MappingNode && (n.Kind != yaml.AliasNode || n.Alias.Kind != yaml.MappingNode) {
+		m.path = read(d, entry, "path", readText)
+		return
+	}
+	if written := n.Content; len(written) == 2 && isNull(written[1]) && !slices.Contains(textScope.keys, written[0].Value) {
+		d.errorf(place(n), "%s is a mapping in YAML; inside [] and {} a pattern with braces must be in quotes, as in {path: \"/reports/{id}\"}", name)
+		return
+	}
+	m.pathText = d.text(n, name)
+}
+
+// values reads the conditions on headers or on parameters, by their names.
+func (d *decoder) values(n *yaml.Node, name, example string) []valueDraft {
 	if n = d.follow(n); n == nil {
 		return nil
 	}
 	if n.Kind != yaml.MappingNode || len(n.Content) == 0 {
-		d.errorf(place(n), "%s is %s; it must be a mapping such as {X-Plan: {exact: free}}", name, describe(n))
+		d.errorf(place(n), "%s is %s; it must be a mapping such as {%s}", name, describe(n), example)
 		return nil
 	}
-	var headers []headerDraft
+	var values []valueDraft
 	d.pairs(n, func(key, value *yaml.Node) {
-		h := headerDraft{name: field[string]{name: name, at: place(key), v: key.Value, set: true}}
-		where := headerField(name, key.Value)
-		switch v := d.follow(value); {
-		case v == nil:
-		case isNull(v):
-			d.errorf(place(v), "%s is empty; write {exact: VALUE}", where)
-		case v.Kind == yaml.ScalarNode:
-			d.errorf(place(v), "%s is %s; write {exact: %s}", where, describe(v), bare(v.Value))
-		case len(v.Content) == 0:
-			d.errorf(place(v), "%s is %s; write {exact: VALUE}", where, describe(v))
-		default:
-			if o, ok := d.object(v, &headerScope, where, where+"."); ok {
-				h.exact = read(d, o, "exact", readText)
-			}
-		}
-		headers = append(headers, h)
+		values = append(values, valueDraft{
+			name: field[string]{name: name, at: place(key), v: key.Value, set: true},
+			text: d.text(value, valueField(name, key.Value)),
+		})
 	})
-	return headers
+	return values
+}
+
+// text reads a condition on a text.
+func (d *decoder) text(n *yaml.Node, name string) (t textDraft) {
+	switch v := d.follow(n); {
+	case v == nil:
+		return nil
+	case isNull(v), v.Kind != yaml.ScalarNode && len(v.Content) == 0:
+		d.errorf(place(v), "%s is %s; write {exact: VALUE}", name, describe(v))
+		return nil
+	case v.Kind == yaml.ScalarNode:
+		d.errorf(place(v), "%s is %s; write {exact: %s}", name, describe(v), bare(v.Value))
+		return nil
+	}
+	o, ok := d.object(n, &textScope, name, name+".")
+	if !ok {
+		return nil
+	}
+	for kind, key := range operatorNames {
+		if o.values[key] != nil {
+			t = append(t, operatorDraft{operatorKind(kind), read(d, o, key, readText)})
+		}
+	}
+	return t
 }
 
 func (d *decoder) bulkhead(n *yaml.Node, name string) *bulkheadDraft {
@@ -203,6 +258,7 @@ func (d *decoder) breaker(n *yaml.Node, name string) *breakerDraft {
 		slowCallRate: read(d, o, "slowCallRate", readRate),
 		minCalls:     read(d, o, "minCalls", readCount),
 		settle:       read(d, o, "settle", readSettle),
+		force:        read(d, o, "force", readForce),
 	}
 	d.openFor(o, name+".openFor", b)
 	if n := o.values["window"]; n != nil {

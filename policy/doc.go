@@ -11,7 +11,7 @@
 //
 // # The file
 //
-// A policy file is YAML; docs/policy.md in the repository has every key.
+// A policy file is YAML; docs/policies.md in the repository has every key.
 //
 //	version: 1
 //	policies: # the first match wins, separately for bulkhead and for breaker
@@ -25,7 +25,10 @@
 //	        method: [GET]
 //	        headers: {X-Plan: {exact: free}}
 //	      - route: /exports/{id} # the pattern of the router
-//	    per: route # a compartment for each route, or policy, or host
+//	      - path: {prefix: /archive/} # or exact, suffix, contains, regexp
+//	        not: {query: {dry: {exact: "true"}}}
+//	    per: route # a compartment for each route, or policy, host, header:NAME
+//	    mode: enforce # or observe, which refuses nothing and counts
 //	    bulkhead: {maxConcurrent: 20, maxQueue: 40, maxWait: 1s}
 //	    reject: {status: {wait_timeout: 503}, retryAfter: 2s}
 //	  - name: payments
@@ -43,7 +46,9 @@
 //
 // # Cost
 //
-// Matching allocates nothing, and takes time in proportion to the policies that
-// are looked at before the answer is known: some 20 ns for each with a path, on
-// the machine where that was last measured (BenchmarkMatch).
+// Matching allocates nothing. Policies are found by host, path, route and method,
+// whatever their number: in less than 300 ns on the machine where that was last
+// measured, with 10 policies as with 10,000 (BenchmarkMatch). Those that ask only for
+// headers, a query, a part of the path or by a regular expression, or say only what
+// must not match, are asked one by one, some 15 ns each.
 package policy

@@ -44,7 +44,8 @@ type policyDraft struct {
 	broken   bool   // what limits it may be among what is already reported
 	name     field[string]
 	side     field[Side]
-	per      field[Per]
+	per      field[perValue]
+	mode     field[Mode]
 	exempt   field[bool]
 	match    []matchDraft
 	bulkhead *bulkheadDraft
@@ -52,18 +53,45 @@ type policyDraft struct {
 	reject   rejectDraft
 }
 
-type matchDraft struct {
-	place   at
-	label   string
-	broken  bool // a part of it is already reported
-	methods []field[string]
-	path    field[string]
-	route   field[string]
-	host    field[string]
-	headers []headerDraft
+// A perValue is a Per with what belongs to it.
+type perValue struct {
+	per    Per
+	header string // of PerHeader, as it was written
 }
 
-type headerDraft struct{ name, exact field[string] }
+type matchDraft struct {
+	place    at
+	label    string
+	broken   bool // a part of it is already reported
+	methods  []field[string]
+	path     field[string] // as a pattern
+	pathText textDraft
+	route    field[string]
+	host     field[string]
+	headers  []valueDraft
+	query    []valueDraft
+	not      []matchDraft
+}
+
+// isEmpty reports whether nothing was written.
+func (d *matchDraft) isEmpty() bool {
+	return len(d.methods) == 0 && !d.path.set && len(d.pathText) == 0 && !d.route.set && !d.host.set &&
+		len(d.headers) == 0 && len(d.query) == 0 && len(d.not) == 0
+}
+
+// A valueDraft is a condition on the values of a header or of a parameter.
+type valueDraft struct {
+	name field[string] // its name is the list's
+	text textDraft
+}
+
+// A textDraft holds those operators of a condition on a text that were written.
+type textDraft []operatorDraft
+
+type operatorDraft struct {
+	kind operatorKind
+	field[string]
+}
 
 type bulkheadDraft struct {
 	place         at
@@ -92,6 +120,7 @@ type breakerDraft struct {
 	halfOpenMaxWait   field[time.Duration]
 	failureStatusList field[[]field[StatusRange]]
 	settle            field[Settle]
+	force             field[Force]
 }
 
 type rejectDraft struct {

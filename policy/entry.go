@@ -2,23 +2,33 @@ package policy
 
 import (
 	"net/http"
+	"net/url"
 	"strings"
 )
 
-// entry compiles one entry of a matcher.
-func (p *problems) entry(d *matchDraft) entry {
-	if !d.broken && len(d.methods) == 0 && !d.path.set && !d.route.set && !d.host.set && len(d.headers) == 0 {
-		p.errorf(d.place, "%s is empty and would match everything; give it a field, or leave match out", d.label)
+// entry compiles one entry of a list.
+func (p *problems) entry(d *matchDraft, list string) entry {
+	if !d.broken && d.isEmpty() {
+		p.errorf(d.place, "%s is empty and would match everything; give it a field, or leave %s out", d.label, list)
 	}
 	p.warnPath(&d.path)
-	return entry{
+	for i := range d.pathText {
+		p.warnPathOperator(&d.pathText[i])
+	}
+	e := entry{
 		methods: p.methods(d.methods),
 		pattern: d.path.v,
 		path:    pattern(p, &d.path, parsePath),
 		route:   pattern(p, &d.route, parseRoute),
 		host:    pattern(p, &d.host, parseHost),
+		text:    p.text(d.pathText, checkPathOperator),
 		headers: p.headers(d.headers),
+		query:   p.query(d.query),
 	}
+	for i := range d.not {
+		e.not = append(e.not, p.entry(&d.not[i], "not"))
+	}
+	return e
 }
 
 // pattern compiles a pattern that is written down. The error of parse says what
@@ -50,10 +60,10 @@ func (p *problems) methods(fields []field[string]) (methods []string) {
 	return methods
 }
 
-func (p *problems) headers(drafts []headerDraft) (headers []headerValue) {
+func (p *problems) headers(drafts []valueDraft) (headers []valueCondition) {
 	seen := map[string]bool{}
 	for i := range drafts {
-		f, exact := &drafts[i].name, &drafts[i].exact
+		f := &drafts[i].name
 		name := http.CanonicalHeaderKey(f.v)
 		switch {
 		case !isToken(f.v):
@@ -62,18 +72,27 @@ func (p *problems) headers(drafts []headerDraft) (headers []headerValue) {
 			p.errorf(f.at, "%s has Host, which net/http keeps apart from the headers; use host", f.name)
 		case seen[name]:
 			p.errorf(f.at, "%s has %s twice; a name is the same in upper and lower case", f.name, bare(name))
-		case !exact.ok():
-		case strings.Trim(exact.v, " \t") != exact.v:
-			// Both ends of a connection trim values, so this would match nothing.
-			p.errorf(exact.at, "%s is %s; no header has spaces at its ends: write %s", exact.name, quote(exact.v), quote(strings.Trim(exact.v, " \t")))
-		case strings.ContainsFunc(exact.v, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f }):
-			p.errorf(exact.at, "%s is %s; no header has control characters: leave them out", exact.name, quote(exact.v))
 		default:
-			headers = append(headers, headerValue{name, exact.v})
+			headers = append(headers, valueCondition{name, p.text(drafts[i].text, checkHeaderOperator)})
 		}
 		seen[name] = true
 	}
 	return headers
+}
+
+func (p *problems) query(drafts []valueDraft) (query []valueCondition) {
+	for i := range drafts {
+		f := &drafts[i].name
+		switch plain, err := url.QueryUnescape(f.v); {
+		case f.v == "":
+			p.errorf(f.at, "%s has a parameter without a name; write one, as in {watch: {exact: \"true\"}}", f.name)
+			continue
+		case err == nil && plain != f.v:
+			p.warnf(f.at, "%s has %s, but names are compared with their escapes decoded; write %s", f.name, quote(f.v), quote(plain))
+		}
+		query = append(query, valueCondition{f.v, p.text(drafts[i].text, nil)})
+	}
+	return query
 }
 
 // isToken reports whether s is a token of RFC 9110, section 5.6.2: what a method

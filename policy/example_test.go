@@ -1,11 +1,13 @@
 package policy_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/watertight-go/watertight/policy"
@@ -172,4 +174,41 @@ policies:
 	fmt.Println(breaker.IsFailure(429), breaker.IsFailure(502), breaker.IsFailure(504))
 	// Output:
 	// true true false
+}
+
+func ExampleWatch() {
+	dir, err := os.MkdirTemp("", "policy")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "watertight.yaml")
+	if err := os.WriteFile(path, []byte(file), 0o600); err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	w, err := policy.Watch(path)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println("policies at the start:", len(w.Set().Rules()))
+
+	// Somebody saves the file with a mistake in it.
+	if err := os.WriteFile(path, []byte("version: 1\npolicys: []\n"), 0o600); err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	w.Run(ctx, func(set *policy.Set, err error) {
+		fmt.Println("changed:", strings.ReplaceAll(err.Error(), dir, ""))
+		cancel()
+	})
+	fmt.Println("policies in force:", len(w.Set().Rules()))
+	// Output:
+	// policies at the start: 3
+	// changed: /watertight.yaml:2:1: unknown key "policys"; did you mean "policies"?
+	// policies in force: 3
 }

@@ -38,7 +38,8 @@ func policyDraftOf(p *problems, c *Policy, index int) policyDraft {
 		label:  label,
 		name:   given(label+"name", c.Name),
 		side:   given(label+"side", c.Side),
-		per:    given(label+"per", c.Per),
+		per:    given(label+"per", perValue{c.Per, c.Header}),
+		mode:   given(label+"mode", c.Mode),
 		exempt: given(label+"exempt", c.Exempt),
 	}
 	if int(c.Side) >= len(sideNames) {
@@ -47,10 +48,14 @@ func policyDraftOf(p *problems, c *Policy, index int) policyDraft {
 	}
 	if int(c.Per) >= len(perNames) {
 		d.per.bad = true
-		p.errorf(at{}, "%s is %v; it must be PerPolicy, PerRoute, PerHost or PerDefault", d.per.name, c.Per)
+		p.errorf(at{}, "%s is %v; it must be PerPolicy, PerRoute, PerHost, PerHeader or PerDefault", d.per.name, c.Per)
+	}
+	if int(c.Mode) >= len(modeNames) {
+		d.mode.bad = true
+		p.errorf(at{}, "%s is %v; it must be Enforce or Observe", d.mode.name, c.Mode)
 	}
 	for i := range c.Match {
-		d.match = append(d.match, matchDraftOf(&c.Match[i], label+"match["+strconv.Itoa(i)+"]"))
+		d.match = append(d.match, matchDraftOf(p, &c.Match[i], elementName(label+"match", i)))
 	}
 	if c.Bulkhead != nil {
 		d.bulkhead = bulkheadDraftOf(c.Bulkhead, label+"bulkhead")
@@ -62,22 +67,60 @@ func policyDraftOf(p *problems, c *Policy, index int) policyDraft {
 	return d
 }
 
-func matchDraftOf(c *Match, label string) matchDraft {
+func matchDraftOf(p *problems, c *Match, label string) matchDraft {
 	d := matchDraft{
-		label: label,
-		path:  given(label+".path", c.Path),
-		route: given(label+".route", c.Route),
-		host:  given(label+".host", c.Host),
+		label:    label,
+		path:     given(label+".path", c.Path),
+		pathText: textDraftOf(c.PathText, label+".path"),
+		route:    given(label+".route", c.Route),
+		host:     given(label+".host", c.Host),
 	}
 	for i, m := range c.Method {
 		d.methods = append(d.methods, field[string]{name: label + ".method[" + strconv.Itoa(i) + "]", v: m, set: true})
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Headers)) {
-		where := label + ".headers"
-		d.headers = append(d.headers, headerDraft{
-			name:  field[string]{name: where, v: name, set: true},
-			exact: field[string]{name: headerField(where, name) + ".exact", v: c.Headers[name], set: true},
-		})
+		v := valueDraftOf(label+".headers", name, Text{})
+		v.text = textDraft{{operatorExact, field[string]{name: valueField(v.name.name, name) + ".exact", v: c.Headers[name], set: true}}}
+		d.headers = append(d.headers, v)
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.HeaderText)) {
+		d.headers = append(d.headers, valueDraftOf(label+".headers", name, c.HeaderText[name]))
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Query)) {
+		d.query = append(d.query, valueDraftOf(label+".query", name, c.Query[name]))
+	}
+	for i := range c.Not {
+		not := &c.Not[i]
+		name := elementName(label+".not", i)
+		if len(not.Not) > 0 {
+			// Not followed: it could be without end.
+			p.errorf(at{}, "%s has a not of its own; give the policy one more entry instead", name)
+			d.not = append(d.not, matchDraft{label: name, broken: true})
+			continue
+		}
+		d.not = append(d.not, matchDraftOf(p, not, name))
+	}
+	return d
+}
+
+func valueDraftOf(list, name string, c Text) valueDraft {
+	return valueDraft{
+		name: field[string]{name: list, v: name, set: true},
+		text: textDraftOf(c, valueField(list, name)),
+	}
+}
+
+func textDraftOf(c Text, label string) (d textDraft) {
+	for kind, text := range [...]string{
+		operatorExact:    c.Exact,
+		operatorPrefix:   c.Prefix,
+		operatorSuffix:   c.Suffix,
+		operatorContains: c.Contains,
+		operatorRegexp:   c.Regexp,
+	} {
+		if text != "" {
+			d = append(d, operatorDraft{operatorKind(kind), given(label+"."+operatorNames[kind], text)})
+		}
 	}
 	return d
 }
@@ -112,6 +155,7 @@ func breakerDraftOf(p *problems, c *Breaker, label string) *breakerDraft {
 		probeTimeout:    given(label+".halfOpen.probeTimeout", c.HalfOpen.ProbeTimeout),
 		halfOpenMaxWait: given(label+".halfOpen.maxWait", c.HalfOpen.MaxWait),
 		settle:          given(label+".settle", c.Settle),
+		force:           given(label+".force", c.Force),
 	}
 	if c.Backoff != (Backoff{}) {
 		d.openFor.name += ".initial" // as in a file
@@ -119,6 +163,10 @@ func breakerDraftOf(p *problems, c *Breaker, label string) *breakerDraft {
 	if int(c.Settle) >= len(settleNames) {
 		d.settle.bad = true
 		p.errorf(at{}, "%s is %v; it must be SettleHeaders or SettleBody", d.settle.name, c.Settle)
+	}
+	if int(c.Force) >= len(forceNames) {
+		d.force.bad = true
+		p.errorf(at{}, "%s is %v; it must be ForceNone, ForceOpen or ForceClosed", d.force.name, c.Force)
 	}
 	d.probeTimeout.v = max(0, c.HalfOpen.ProbeTimeout)
 	d.failureStatusList.set = c.FailureStatus != nil
@@ -159,10 +207,11 @@ func policyLabel(name string, index int) string {
 	return "policy " + quote(name) + ": "
 }
 
-// headerField is how messages call the condition on a header, whatever its name.
-func headerField(headers, name string) string {
-	if !isToken(name) {
+// valueField is how messages call the condition on a header or on a parameter,
+// whatever its name.
+func valueField(list, name string) string {
+	if !isToken(name) || len(name) > maxShown {
 		name = quote(name)
 	}
-	return headers + "." + name
+	return list + "." + name
 }

@@ -98,6 +98,7 @@ policies:
       halfOpen: {calls: 8, probeTimeout: 0, maxWait: 9s}
       failureStatus: [429, 500-503, "505"]
       settle: body
+      force: closed
     reject:
       status: {full: 429, wait_timeout: 503, open: 599, draining: 400, canceled: 499}
       retryAfter: 0
@@ -116,6 +117,7 @@ policies:
 	assert.Equal(t, 7*time.Second, b.OpenFor)
 	assert.Equal(t, policy.Backoff{Max: 8 * time.Minute, Multiplier: 1.5, Jitter: 0.25, RetryAfter: 9 * time.Minute}, b.Backoff)
 	assert.Equal(t, policy.SettleBody, b.Settle)
+	assert.Equal(t, policy.ForceClosed, b.Force)
 	assert.Equal(t, 8, b.HalfOpen.Calls)
 	assert.Negative(t, b.HalfOpen.ProbeTimeout, "0 in a file turns it off")
 	assert.Equal(t, 9*time.Second, b.HalfOpen.MaxWait)
@@ -235,12 +237,14 @@ policies:
   - {name: policy, per: policy, breaker: {}, match: [{path: /a}]}
   - {name: route, per: route, breaker: {}, match: [{path: /a}]}
   - {name: host, per: host, breaker: {}, match: [{path: /a}]}
+  - {name: header, per: "header:x-tenant", breaker: {}, match: [{path: /a}]}
 `)
 	for i, want := range [][2]policy.Per{
 		{policy.PerRoute, policy.PerHost},
 		{policy.PerPolicy, policy.PerPolicy},
 		{policy.PerRoute, policy.PerHost},
 		{policy.PerHost, policy.PerHost},
+		{policy.PerHeader, policy.PerHeader},
 	} {
 		r := set.Rules()[i]
 		assert.Equal(t, want, [2]policy.Per{r.PerOn(policy.Server), r.PerOn(policy.Client)}, r.Name)
@@ -249,7 +253,8 @@ policies:
 
 func TestNames(t *testing.T) {
 	assert.Equal(t, "both server client Side(3)", fmt.Sprint(policy.Both, " ", policy.Server, " ", policy.Client, " ", policy.Side(3)))
-	assert.Equal(t, "default policy route host Per(4)", fmt.Sprint(policy.PerDefault, " ", policy.PerPolicy, " ", policy.PerRoute, " ", policy.PerHost, " ", policy.Per(4)))
+	assert.Equal(t, "default policy route host header Per(5)", fmt.Sprint(policy.PerDefault, " ", policy.PerPolicy, " ", policy.PerRoute, " ", policy.PerHost, " ", policy.PerHeader, " ", policy.Per(5)))
+	assert.Equal(t, "enforce observe Mode(2)", fmt.Sprint(policy.Enforce, " ", policy.Observe, " ", policy.Mode(2)))
 	assert.Equal(t, "headers body Settle(2)", fmt.Sprint(policy.SettleHeaders, " ", policy.SettleBody, " ", policy.Settle(2)))
 	assert.Equal(t, "full wait_timeout open draining canceled Reason(5)", fmt.Sprint(policy.ReasonFull, " ", policy.ReasonWaitTimeout, " ", policy.ReasonOpen, " ", policy.ReasonDraining, " ", policy.ReasonCanceled, " ", policy.Reason(5)))
 	assert.Equal(t, "503 503 500-599", fmt.Sprint(policy.StatusRange{From: 503}, " ", policy.StatusRange{From: 503, To: 503}, " ", policy.StatusRange{From: 500, To: 599}))

@@ -98,7 +98,7 @@ func checkPathText(s string) error {
 		return errors.New("a path holds no spaces; write %20")
 	}
 	if strings.Contains(s, "?") {
-		return errors.New(`queries are not matched; for a question mark in the path write %3F`)
+		return errors.New("a query does not belong in path; give its parameters under query, or write %3F for a question mark in the path")
 	}
 	clean := path.Clean(s)
 	if strings.HasSuffix(s, "/") && clean != "/" {

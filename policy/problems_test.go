@@ -60,7 +60,7 @@ func TestProblemsOfFiles(t *testing.T) {
 			`2:11: policies is a mapping; it must be a list: write - name: NAME for each policy`,
 		}},
 		{"version: 1\npolicies: [a]\n", []string{
-			`2:12: policies[0] is "a"; it must be a mapping of name, side, match, per, bulkhead, breaker, reject, exempt`,
+			`2:12: policies[0] is "a"; it must be a mapping of name, side, match, per, mode, bulkhead, breaker, reject, exempt`,
 		}},
 		{"version: 1\nversion: 1\npolicies: []\n", []string{
 			`2:1: the key "version" is already in line 1; keep one of them`,
@@ -70,12 +70,6 @@ func TestProblemsOfFiles(t *testing.T) {
 		}},
 		{"version: 1\nbudget: {total: 200}\npolicies: []\n", []string{
 			`2:1: the key "budget" is not supported by this version yet; leave it out`,
-		}},
-		{"servicecomb:\n  matchGroup: {}\n", []string{
-			`1:1: the key "servicecomb" belongs to a ServiceComb file, which this version does not read yet`,
-		}},
-		{"servicecomb.bulkhead.a: x\n", []string{
-			`1:1: the key "servicecomb.bulkhead.a" belongs to a ServiceComb file, which this version does not read yet`,
 		}},
 		{"version: 1\ndefaults: {maxCompartments: 0, idle: 0}\npolicies: []\n", []string{
 			`2:29: defaults.maxCompartments is 0; it must be 1 to 1000000000`,
@@ -94,13 +88,14 @@ func TestProblemsOfFiles(t *testing.T) {
 		{"version: 1\npolicies:\n  - {name: a, breaker: {}}\n  - {name: a, breaker: {}}\n", []string{
 			`4:12: policy name "a" is taken by the one in line 3; every policy needs a name of its own`,
 		}},
-		{"version: 1\npolicies:\n  - {name: (unmatched), breaker: {}}\n  - {name: \" b\", breaker: {}}\n  - {name: \"\", breaker: {}}\n  - {name: \"a\\nb\", breaker: {}}\n  - {name: 12, breaker: {}}\n  - {name: [a], breaker: {}}\n", []string{
+		{"version: 1\npolicies:\n  - {name: (unmatched), breaker: {}}\n  - {name: \" b\", breaker: {}}\n  - {name: \"\", breaker: {}}\n  - {name: \"a\\nb\", breaker: {}}\n  - {name: 12, breaker: {}}\n  - {name: [a], breaker: {}}\n  - {name: (exempt), breaker: {}}\n", []string{
 			`3:12: policy name "(unmatched)" is taken: requests that no policy matches are counted under it; choose another`,
 			`4:12: policy name " b" has spaces at its ends; write "b"`,
 			`5:12: policies[2]: the name is missing; every policy needs a name of its own`,
 			`6:12: policy name "a\nb" is not printable; use letters, digits, spaces and punctuation`,
 			`7:12: policies[4]: name is 12, which is not text; put it in quotes: "12"`,
 			`8:12: policies[5]: name is a list; it must be text`,
+			`9:12: policy name "(exempt)" is taken: requests that the program exempts by itself are counted under it; choose another`,
 		}},
 		{"version: 1\npolicies: &a [*a]\n", []string{
 			`2:15: with the alias *a the file expands to too much; write the value out`,
@@ -145,11 +140,26 @@ func TestProblemsOfPolicies(t *testing.T) {
 		{"side: [server]\nbreaker: {}", []string{
 			`4:11: policy "a": side is a list; it must be server, client or both`,
 		}},
-		{"per: header:X-Tenant\nbreaker: {}", []string{
-			`4:10: policy "a": per is "header:X-Tenant", which is not supported by this version yet; write policy, route or host`,
+		{"per: \"header:\"\nbreaker: {}", []string{
+			`4:10: policy "a": per is header without a name; write one, as in header:X-Tenant`,
+		}},
+		{"per: \"header: X-Tenant\"\nbreaker: {}", []string{
+			`4:10: policy "a": per is header with " X-Tenant", which is not the name of a header; write one, as in header:X-Tenant`,
+		}},
+		{"per: {header: X-Tenant}\nbreaker: {}", []string{
+			`4:10: policy "a": per is a mapping; it must be policy, route, host or header:NAME`,
+		}},
+		{"per: header:host\nbreaker: {}", []string{
+			`4:10: policy "a": per is header with Host, which net/http keeps apart from the headers; write host`,
+		}},
+		{"mode: observed\nbreaker: {}", []string{
+			`4:11: policy "a": mode is "observed"; it must be enforce or observe; did you mean observe?`,
+		}},
+		{"mode: observe\nexempt: true", []string{
+			`4:11: policy "a": mode is observe, but the policy is exempt and rejects nothing; drop one or the other`,
 		}},
 		{"per: default\nbreaker: {}", []string{
-			`4:10: policy "a": per is "default"; it must be policy, route or host`,
+			`4:10: policy "a": per is "default"; it must be policy, route, host or header:NAME`,
 		}},
 		{"side: client\nper: route\nmatch: [{route: /a}]\nbreaker: {}", []string{
 			`5:10: policy "a": per is route, but a client has no routes; write host or policy, or side: server`,
@@ -165,7 +175,7 @@ func TestProblemsOfPolicies(t *testing.T) {
 			`4:13: policy "a": match[0] is empty and would match everything; give it a field, or leave match out`,
 		}},
 		{"match: [/a]\nbreaker: {}", []string{
-			`4:13: policy "a": match[0] is "/a"; it must be a mapping of method, path, route, host, headers`,
+			`4:13: policy "a": match[0] is "/a"; it must be a mapping of method, path, route, host, headers, query, not`,
 		}},
 		{"match: [{path: a}]\nbreaker: {}", []string{
 			`4:20: policy "a": match[0].path is "a": it must start with /; write /a`,
@@ -198,20 +208,48 @@ func TestProblemsOfPolicies(t *testing.T) {
 			`4:20: policy "a": match[0].path is "/{a-b}": {a-b} is not a wildcard; its name must be made of letters, digits and _, as in {id}`,
 		}},
 		{"match:\n  - path: /a?b=c\nbreaker: {}", []string{
-			`5:15: policy "a": match[0].path is "/a?b=c": queries are not matched; for a question mark in the path write %3F`,
+			`5:15: policy "a": match[0].path is "/a?b=c": a query does not belong in path; give its parameters under query, or write %3F for a question mark in the path`,
 		}},
 		{"match: [{path: /a b}]\nbreaker: {}", []string{
 			`4:20: policy "a": match[0].path is "/a b": a path holds no spaces; write %20`,
 		}},
-		{"match: [{path: {prefix: /a}}]\nbreaker: {}", []string{
-			`4:20: policy "a": match[0].path is a mapping, which is not supported by this version yet; write a pattern such as "/reports/{id}" (in quotes, if it is inside braces)`,
-		}},
 		{"match: [{path: {id}}]\nbreaker: {}", []string{
-			`4:20: policy "a": match[0].path is a mapping, which is not supported by this version yet; write a pattern such as "/reports/{id}" (in quotes, if it is inside braces)`,
+			`4:20: policy "a": match[0].path is a mapping in YAML; inside [] and {} a pattern with braces must be in quotes, as in {path: "/reports/{id}"}`,
 		}},
-		{"match: [{query: {a: b}, not: {}}]\nbreaker: {}", []string{
-			`4:14: policy "a": the key "query" is not supported by this version yet; leave it out`,
-			`4:29: policy "a": the key "not" is not supported by this version yet; leave it out`,
+		{"match: [{path: {}}, {path: {prefix: a}}, {path: {exact: \"\"}}, {path: {suffix: \"\"}}, {path: {regexp: \"\"}}, {path: {regexp: \"(\"}}, {path: {prefx: /a}}, {path: {exact: /a, prefix: /b}}, {path: {exact: 1}}]\nbreaker: {}", []string{
+			`4:20: policy "a": match[0].path is an empty mapping; write {exact: VALUE}`,
+			`4:41: policy "a": match[1].path.prefix is "a"; a path starts with /: write /a`,
+			`4:61: policy "a": match[2].path.exact is ""; a path starts with /: write /`,
+			`4:83: policy "a": match[3].path.suffix is ""; it is empty and would match every path: leave it out`,
+			`4:105: policy "a": match[4].path.regexp is ""; it is empty and would match every path: leave it out`,
+			`4:127: policy "a": match[5].path.regexp is "("; it is not a regular expression: missing closing ): "("`,
+			`4:142: policy "a": unknown key "prefx"; did you mean "prefix"?`,
+			`4:182: policy "a": match[7].path.prefix is "/b", which never holds beside exact: "/a"; keep one of them`,
+			`4:203: policy "a": match[8].path.exact is 1, which is not text; put it in quotes: "1"`,
+		}},
+		{"match: [{prefix: /a}]\nbreaker: {}", []string{
+			`4:14: policy "a": unknown key "prefix" here; it belongs in a condition on a text`,
+		}},
+		{"match: [{query: {a: b, \"\": {exact: c}}}, {query: a=b}, {query: {}}, {query: {a: {regex: b}}}]\nbreaker: {}", []string{
+			`4:25: policy "a": match[0].query.a is "b"; write {exact: b}`,
+			`4:28: policy "a": match[0].query has a parameter without a name; write one, as in {watch: {exact: "true"}}`,
+			`4:54: policy "a": match[1].query is "a=b"; it must be a mapping such as {watch: {exact: "true"}}`,
+			`4:68: policy "a": match[2].query is an empty mapping; it must be a mapping such as {watch: {exact: "true"}}`,
+			`4:86: policy "a": unknown key "regex"; did you mean "regexp"?`,
+		}},
+		{"match: [{not: {}}, {not: []}, {not: /a}, {not: [{}]}, {not: [/a]}, {not: {path: a}}, {not: {not: {path: /a}}}, {not: }, {not: [{path: /a}, {methods: [GET]}]}]\nbreaker: {}", []string{
+			`4:19: policy "a": match[0].not is empty and would match everything; give it a field, or leave not out`,
+			`4:30: policy "a": match[1].not is an empty list; write what must not match, as in {path: /reports/}, or leave it out`,
+			`4:41: policy "a": match[2].not is "/a"; write what must not match, as in {path: /reports/}, or leave it out`,
+			`4:53: policy "a": match[3].not[0] is empty and would match everything; give it a field, or leave not out`,
+			`4:66: policy "a": match[4].not[0] is "/a"; it must be a mapping of method, path, route, host, headers, query`,
+			`4:85: policy "a": match[5].not.path is "a": it must start with /; write /a`,
+			`4:97: policy "a": unknown key "not" here; it belongs in an entry of match`,
+			`4:122: policy "a": match[7].not is empty; write what must not match, as in {path: /reports/}, or leave it out`,
+			`4:145: policy "a": unknown key "methods"; did you mean "method"?`,
+		}},
+		{"side: client\nmatch: [{path: /a, not: {route: /a}}]\nbreaker: {}", []string{
+			`5:37: policy "a": match[0].not.route is set, but a client has no routes; use path, or side: server`,
 		}},
 		{"match: [{method: GET}, {method: []}, {method: [get]}, {method: [\"GET /\"]}, {method: [1]}]\nbreaker: {}", []string{
 			`4:22: policy "a": match[0].method is "GET"; it must be a list: write [GET]`,
@@ -246,7 +284,6 @@ func TestProblemsOfPolicies(t *testing.T) {
 		{"match:\n  - headers: {X-Plan: free, Y: {}, Z: {prefix: a}, W: {exact: 5}, V: {exact: [a]}, U: {exct: a}, T: }\n  - headers: {}\n  - headers: [a]\n  - headers: {host: {exact: a}, A b: {exact: c}, x: {exact: a}, X: {exact: b}}\nbreaker: {}", []string{
 			`5:27: policy "a": match[0].headers.X-Plan is "free"; write {exact: free}`,
 			`5:36: policy "a": match[0].headers.Y is an empty mapping; write {exact: VALUE}`,
-			`5:44: policy "a": the key "prefix" is not supported by this version yet; leave it out`,
 			`5:67: policy "a": match[0].headers.W.exact is 5, which is not text; put it in quotes: "5"`,
 			`5:82: policy "a": match[0].headers.V.exact is a list; it must be text`,
 			`5:92: policy "a": unknown key "exct"; did you mean "exact"?`,
@@ -391,6 +428,12 @@ breaker: {failureStatus: }`, []string{
 		{`breaker: {settle: trailers}`, []string{
 			`4:23: policy "a": breaker.settle is "trailers"; it must be headers or body`,
 		}},
+		{`breaker: {force: Open}`, []string{
+			`4:22: policy "a": breaker.force is "Open"; it must be open or closed; did you mean open?`,
+		}},
+		{`breaker: {force: none}`, []string{
+			`4:22: policy "a": breaker.force is "none"; it must be open or closed`,
+		}},
 		{`breaker: {settle: Body}`, []string{
 			`4:23: policy "a": breaker.settle is "Body"; it must be headers or body; did you mean body?`,
 		}},
@@ -422,9 +465,9 @@ failureRates: 50
 "a\nb": c
 breaker: {}`, []string{
 			`4:5: policy "a": unknown key "sied"; did you mean "side"?`,
-			`5:10: policy "a": per is "Host"; it must be policy, route or host; did you mean host?`,
-			`6:5: policy "a": unknown key "failureRates"; a policy has name, side, match, per, bulkhead, breaker, reject, exempt`,
-			`7:5: policy "a": unknown key "a\nb"; a policy has name, side, match, per, bulkhead, breaker, reject, exempt`,
+			`5:10: policy "a": per is "Host"; it must be policy, route, host or header:NAME; did you mean host?`,
+			`6:5: policy "a": unknown key "failureRates"; a policy has name, side, match, per, mode, bulkhead, breaker, reject, exempt`,
+			`7:5: policy "a": unknown key "a\nb"; a policy has name, side, match, per, mode, bulkhead, breaker, reject, exempt`,
 		}},
 		// No text from the file breaks the line of a message.
 		{`match: [{path: "/a\nb"}, {method: "a\nb"}, {headers: {"A\nB": "a\nb"}}]
@@ -436,10 +479,13 @@ bulkhead: {maxConcurrent: !x "a\nb", maxWait: "1\ns"}`, []string{
 			`5:31: policy "a": bulkhead.maxConcurrent is "a\nb"; it must be a whole number`,
 			`5:51: policy "a": bulkhead.maxWait is "1\ns"; it must be a duration such as 800ms, 30s or 1h30m`,
 		}},
-		{`match: [{headers: {A: {exact: " b"}, C: {exact: "d\ne"}, F: {exact: "ü\tg"}}}]
+		{`match: [{headers: {A: {exact: " b"}, C: {exact: "d\ne"}, F: {exact: "ü\tg"}, G: {prefix: " b"}, H: {suffix: "b "}, I: {contains: "\n"}, J: {prefix: "b "}, K: {regexp: " "}}}]
 breaker: {}`, []string{
 			`4:35: policy "a": match[0].headers.A.exact is " b"; no header has spaces at its ends: write "b"`,
 			`4:53: policy "a": match[0].headers.C.exact is "d\ne"; no header has control characters: leave them out`,
+			`4:94: policy "a": match[0].headers.G.prefix is " b"; no header has spaces at its ends: write "b"`,
+			`4:113: policy "a": match[0].headers.H.suffix is "b "; no header has spaces at its ends: write "b"`,
+			`4:134: policy "a": match[0].headers.I.contains is "\n"; no header has control characters: leave them out`,
 		}},
 	} {
 		file := "version: 1\npolicies:\n  - name: a\n    " + strings.ReplaceAll(tt.keys, "\n", "\n    ")

@@ -13,6 +13,11 @@ type Rule struct {
 	Side Side
 	// Per is what the policy says; see PerOn for what that means on a side.
 	Per Per
+	// Header is the name of the header that PerHeader is about, in canonical
+	// form; else empty.
+	Header string
+	// Mode says whether the policy turns requests away.
+	Mode Mode
 	// Bulkhead is nil if the policy has none.
 	Bulkhead *BulkheadSettings
 	// Breaker is nil if the policy has none.
@@ -28,7 +33,7 @@ type Rule struct {
 }
 
 // PerOn returns what the policy keeps separate compartments for on the given
-// side: PerPolicy, PerRoute or PerHost, and on a client never PerRoute.
+// side: PerPolicy, PerRoute, PerHost or PerHeader, and on a client never PerRoute.
 func (r *Rule) PerOn(side Side) Per { return r.Per.on(side) }
 
 // RejectStatus returns the HTTP status, 400 to 599, with which the policy turns
@@ -75,6 +80,8 @@ type BreakerSettings struct {
 	// Settle is for the client side. On a server a call is settled when its
 	// handler returns.
 	Settle Settle
+	// Force holds the breaker in one state, if it is not ForceNone.
+	Force Force
 
 	failures statusSet
 }

@@ -143,16 +143,33 @@ func readSide(n *yaml.Node) (Side, string) {
 	return 0, must(n, "server, client or both") + didYouMean(n, sideNames[:])
 }
 
-func readPer(n *yaml.Node) (Per, string) {
-	for i, name := range perNames {
-		if n.Kind == yaml.ScalarNode && n.Value == name && Per(i) != PerDefault {
-			return Per(i), ""
+func readPer(n *yaml.Node) (perValue, string) {
+	if n.Kind != yaml.ScalarNode {
+		return perValue{}, must(n, wantPer)
+	}
+	if name, ok := strings.CutPrefix(n.Value, perHeaderPrefix); ok {
+		return perValue{PerHeader, name}, ""
+	}
+	for _, per := range [...]Per{PerPolicy, PerRoute, PerHost} {
+		if n.Value == perNames[per] {
+			return perValue{per: per}, ""
 		}
 	}
-	if n.Kind == yaml.ScalarNode && strings.HasPrefix(n.Value, "header:") {
-		return 0, "is " + describe(n) + ", which is not supported by this version yet; write policy, route or host"
+	return perValue{}, must(n, wantPer) + didYouMean(n, perNames[PerPolicy:PerHeader])
+}
+
+const (
+	perHeaderPrefix = "header:"
+	wantPer         = "policy, route, host or header:NAME"
+)
+
+func readMode(n *yaml.Node) (Mode, string) {
+	for i, name := range modeNames {
+		if n.Kind == yaml.ScalarNode && n.Value == name {
+			return Mode(i), ""
+		}
 	}
-	return 0, must(n, "policy, route or host") + didYouMean(n, perNames[PerPolicy:])
+	return 0, must(n, "enforce or observe") + didYouMean(n, modeNames[:])
 }
 
 // didYouMean suggests a word, if one is near.
@@ -172,13 +189,6 @@ func readSettle(n *yaml.Node) (Settle, string) {
 		}
 	}
 	return 0, must(n, "headers or body") + didYouMean(n, settleNames[:])
-}
-
-func readPath(n *yaml.Node) (string, string) {
-	if n.Kind == yaml.MappingNode {
-		return "", "is a mapping, which is not supported by this version yet; write a pattern such as \"/reports/{id}\" (in quotes, if it is inside braces)"
-	}
-	return readText(n)
 }
 
 func readStatusRange(n *yaml.Node) (StatusRange, string) {

@@ -15,11 +15,12 @@ type scope struct {
 var (
 	fileScope     = scope{"a policy file", []string{"version", "defaults", "policies"}, []string{"budget"}}
 	defaultsScope = scope{"defaults", []string{"maxCompartments", "idle"}, nil}
-	policyScope   = scope{"a policy", []string{"name", "side", "match", "per", "bulkhead", "breaker", "reject", "exempt"}, nil}
-	matchScope    = scope{"an entry of match", []string{"method", "path", "route", "host", "headers"}, []string{"query", "not"}}
-	headerScope   = scope{"a header's condition", []string{"exact"}, []string{"prefix", "suffix", "contains", "regexp"}}
+	policyScope   = scope{"a policy", []string{"name", "side", "match", "per", "mode", "bulkhead", "breaker", "reject", "exempt"}, nil}
+	matchScope    = scope{"an entry of match", []string{"method", "path", "route", "host", "headers", "query", "not"}, nil}
+	notScope      = scope{"an entry of not", []string{"method", "path", "route", "host", "headers", "query"}, nil}
+	textScope     = scope{"a condition on a text", operatorNames[:operatorCompare], nil}
 	bulkheadScope = scope{"bulkhead", []string{"maxConcurrent", "maxQueue", "maxWait"}, []string{"adaptive"}}
-	breakerScope  = scope{"breaker", []string{"failureRate", "slowCall", "slowCallRate", "window", "minCalls", "openFor", "halfOpen", "failureStatus", "settle"}, nil}
+	breakerScope  = scope{"breaker", []string{"failureRate", "slowCall", "slowCallRate", "window", "minCalls", "openFor", "halfOpen", "failureStatus", "settle", "force"}, nil}
 	openForScope  = scope{"openFor", []string{"initial", "max", "multiplier", "jitter", "retryAfter"}, nil}
 	windowScope   = scope{"window", []string{"calls", "time"}, nil}
 	halfOpenScope = scope{"halfOpen", []string{"calls", "probeTimeout", "maxWait"}, nil}
@@ -27,14 +28,8 @@ var (
 	statusScope   = scope{"status", reasonNames[:], nil}
 
 	// scopes lists those in which a misplaced key is looked for.
-	scopes = []*scope{&fileScope, &defaultsScope, &policyScope, &matchScope, &bulkheadScope, &breakerScope, &openForScope, &windowScope, &halfOpenScope, &rejectScope, &statusScope}
+	scopes = []*scope{&fileScope, &defaultsScope, &policyScope, &matchScope, &textScope, &bulkheadScope, &breakerScope, &openForScope, &windowScope, &halfOpenScope, &rejectScope, &statusScope}
 )
-
-// isServiceComb reports whether a key at the top of a file belongs to the
-// governance files of ServiceComb and Spring Cloud Huawei.
-func isServiceComb(key string) bool {
-	return key == "servicecomb" || strings.HasPrefix(key, "servicecomb.")
-}
 
 // problemWith says what is wrong with a key that s does not have and what to
 // write instead, and returns the keys of s that may have been meant.
@@ -42,8 +37,6 @@ func (s *scope) problemWith(key string) (msg string, meant []string) {
 	switch {
 	case slices.Contains(s.later, key):
 		return "the key " + quote(key) + " is not supported by this version yet; leave it out", nil
-	case s == &fileScope && isServiceComb(key):
-		return "the key " + quote(key) + " belongs to a ServiceComb file, which this version does not read yet", s.keys
 	}
 	msg = "unknown key " + quote(key)
 	for _, other := range scopes {

@@ -4,11 +4,13 @@ package policy
 // may be used by many goroutines at once. The zero Set has no policies.
 type Set struct {
 	rules    []*Rule
-	server   []*Rule // those of rules that work on a server, in order
-	client   []*Rule // likewise on a client
+	server   index // of those rules that work on a server
+	client   index // likewise on a client
 	defaults Defaults
 	warnings []*Error
 	routes   bool
+	version  string
+	hosted   bool // of a ServiceComb file: no policy is about a client's request without a host
 }
 
 // Rules returns the compiled policies in order. The caller must not change
@@ -26,6 +28,10 @@ func (s *Set) Defaults() Defaults {
 // Warnings returns what is allowed but hardly meant, in order of position; nil
 // if there is nothing. It is for the program to log.
 func (s *Set) Warnings() []*Error { return s.warnings }
+
+// Version tells apart the versions of a policy file: it is a digest of what the file
+// held, of 12 hexadecimal digits. It is empty for a set that was made in code.
+func (s *Set) Version() string { return s.version }
 
 // UsesRoutes reports whether some policy needs to know the route of a server's
 // requests: it matches on the route, or keeps a compartment for each.

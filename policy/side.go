@@ -38,13 +38,15 @@ const (
 	PerRoute
 	// PerHost keeps one for each host: see [AppendHostKey].
 	PerHost
+	// PerHeader keeps one for each value of a header: see [AppendHeaderKey].
+	PerHeader
 )
 
-// String returns "policy", "route" or "host", as a policy file writes it, and
-// "default" for PerDefault, which a file says by leaving the key out.
+// String returns "policy", "route", "host" or "header", as a policy file writes it,
+// and "default" for PerDefault, which a file says by leaving the key out.
 func (p Per) String() string { return nameOf(perNames[:], p, "Per") }
 
-var perNames = [...]string{PerDefault: "default", PerPolicy: "policy", PerRoute: "route", PerHost: "host"}
+var perNames = [...]string{PerDefault: "default", PerPolicy: "policy", PerRoute: "route", PerHost: "host", PerHeader: "header"}
 
 // on returns what p means on the given side; it is never PerDefault.
 func (p Per) on(side Side) Per {
@@ -56,6 +58,23 @@ func (p Per) on(side Side) Per {
 	}
 	return p
 }
+
+// A Mode says what a policy does to the requests that it is against.
+type Mode uint8
+
+const (
+	// Enforce is the zero value: they are turned away, or have to wait.
+	Enforce Mode = iota
+	// Observe lets them pass, and counts those that Enforce would have turned
+	// away. Among the policies it stands as if it enforced: what it decides no
+	// later policy does.
+	Observe
+)
+
+// String returns "enforce" or "observe", as a policy file writes it.
+func (m Mode) String() string { return nameOf(modeNames[:], m, "Mode") }
+
+var modeNames = [...]string{Enforce: "enforce", Observe: "observe"}
 
 // A Settle says when a breaker learns the outcome of a client's call that was
 // answered.

@@ -50,6 +50,23 @@
 // part of that context. Request.Cancel, which is deprecated, ends no wait; the
 // base gets it as it is.
 //
+// # Exceptions
+//
+// What the policies say about a call, a program can say better at times:
+//
+//   - what an answer or an error means to the breaker: [WithClassifier]. By default 408
+//     and 429 are answers like others, since the host is well enough to give them;
+//     failureStatus: [408, 429, 500-599] is one line of policy;
+//   - which calls share a compartment: [WithKey];
+//   - what a refused call gets in place of its error: [WithFallback];
+//   - that one request is not limited, or by which policy it is:
+//     [watertight.WithoutLimits] and [watertight.WithPolicy], in its context. The
+//     redirects and retries of an http.Client keep that context;
+//   - that responses do not count while they stream: [ReleaseAtHeaders].
+//
+// Each is asked by the [Transport] that has it; others of the same Guard go by the
+// policies.
+//
 // # Order
 //
 // Instrumentation that opens a span for each request on the wire (otelhttp)

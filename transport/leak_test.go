@@ -153,6 +153,57 @@ func TestEndedBodiesAreNotLeaks(t *testing.T) {
 	assert.Empty(t, log())
 }
 
+// Whoever keeps a body that has ended keeps none of those that come after it from
+// being found when they are dropped, and can end none of them.
+func TestEndedBodiesHaveNoHoldOfLaterOnes(t *testing.T) {
+	const bodies = 20 // sync.Pool forgets some, under the race detector
+	for name, ctx := range map[string]context.Context{"endless context": context.Background(), "context that may end": t.Context()} {
+		t.Run(name, func(t *testing.T) {
+			g, _ := logged(t, `  - {name: p, bulkhead: {maxConcurrent: 20}}`)
+			rt := transport.New(base(streaming), g)
+			r := get(t, "http://up/").WithContext(ctx)
+			var kept []*http.Response
+			for range bodies {
+				kept = append(kept, open(t, rt, r))
+			}
+			endAll := func() {
+				for _, resp := range kept {
+					_, _ = io.Copy(io.Discard, resp.Body) // the second time it is closed already
+					assert.NoError(t, resp.Body.Close())
+				}
+			}
+			endAll()
+			require.Zero(t, inFlight(t, g))
+			for range bodies {
+				open(t, rt, r)
+			}
+			endAll()
+			if c := only(t, g); c.Leaked == 0 { // the garbage collector comes when it likes
+				assert.Equal(t, bodies, c.Bulkhead.InFlight)
+			}
+			collect(t, func() bool { return only(t, g).Leaked == bodies && inFlight(t, g) == 0 })
+			runtime.KeepAlive(kept)
+		})
+	}
+}
+
+// Over a real connection too, which may hold on to the response as long as it lives.
+func TestDroppedBodiesAreFoundOverEachWire(t *testing.T) {
+	over := make(chan struct{}, 1)
+	overEachWire(t, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, "x")
+		_ = http.NewResponseController(w).Flush()
+		if r.URL.Path == "/open" {
+			<-over
+		}
+	}, func(t *testing.T, rt *http.Transport, url string) {
+		g, _ := logged(t, `  - {name: p, bulkhead: {maxConcurrent: 3}}`)
+		defer func() { over <- struct{}{} }()
+		open(t, transport.New(rt, g), get(t, url+"/open").WithContext(context.Background()))
+		collect(t, func() bool { return only(t, g).Leaked == 1 && inFlight(t, g) == 0 })
+	})
+}
+
 // Close and Read are the last mention that a caller makes of a body. While they
 // run it is in use, however long that takes and whatever the garbage collector
 // makes of it.

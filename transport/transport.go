@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/watertight-go/watertight"
+	"github.com/watertight-go/watertight/breaker"
 	"github.com/watertight-go/watertight/policy"
 )
 
@@ -15,6 +16,9 @@ type Transport struct {
 	base      http.RoundTripper
 	guard     *watertight.Guard
 	atHeaders bool
+	classify  func(*http.Response, error) breaker.Outcome                            // nil: as the policy says
+	key       func(*http.Request) string                                             // nil: the host
+	fallback  func(*http.Request, *watertight.RejectedError) (*http.Response, error) // nil: none
 }
 
 // New returns a Transport that sends through base what wt admits. A nil base
@@ -67,8 +71,14 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		EscapedPath: r.URL.EscapedPath(),
 		Header:      r.Header,
 	}
+	if t.key != nil {
+		req.Key = t.keyOf(r)
+	}
 	call, err := t.guard.Admit(r.Context(), &req)
 	if err != nil {
+		if refused, ok := err.(*watertight.RejectedError); ok && t.fallback != nil {
+			return t.fallBack(r, refused)
+		}
 		closeBody(r)
 		return nil, err
 	}
@@ -94,10 +104,16 @@ func (t *Transport) send(r *http.Request, call watertight.Call) (resp *http.Resp
 	resp, err = t.base.RoundTrip(sent)
 	if err != nil || resp == nil {
 		// A response beside an error is none: whoever gets it must not look.
+		if t.classify != nil && err != nil {
+			t.judge(&call, nil, err)
+		}
 		return resp, err
 	}
 	if derived && resp.Request == sent {
 		resp.Request = r
+	}
+	if t.classify != nil {
+		t.judge(&call, resp, nil)
 	}
 	if call.Watched() {
 		call.RetryAfter(retryAfter(resp))
@@ -113,8 +129,7 @@ func (t *Transport) send(r *http.Request, call watertight.Call) (resp *http.Resp
 	} else {
 		call.Responded(resp.StatusCode)
 	}
-	resp.Body = hold(r.Context(), resp, call)
-	return resp, nil
+	return hold(r.Context(), resp, call), nil
 }
 
 // bodiless reports whether the response has no body by protocol. The clients

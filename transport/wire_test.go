@@ -152,21 +152,29 @@ func TestLargeBody(t *testing.T) {
 
 // Trailers arrive on the response that the caller holds, once the body has ended.
 func TestTrailers(t *testing.T) {
-	overEachWire(t, func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Trailer", "X-Sum")
+	overEachWire(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/announced" {
+			w.Header().Set("Trailer", "X-Sum")
+		} else {
+			w.Header().Set(http.TrailerPrefix+"X-Sum", "42")
+		}
 		_, _ = io.WriteString(w, "body")
-		w.Header().Set("X-Sum", "42")
+		if r.URL.Path == "/announced" {
+			w.Header().Set("X-Sum", "42")
+		}
 		w.Header().Set(http.TrailerPrefix+"X-Late", "news")
 	}, func(t *testing.T, rt *http.Transport, url string) {
 		client := &http.Client{Transport: transport.New(rt, guard(t, limited, derive()))}
-		resp, err := client.Do(get(t, url))
-		require.NoError(t, err)
-		assert.Equal(t, http.Header{"X-Sum": nil}, resp.Trailer)
-		_, err = io.ReadAll(resp.Body)
-		require.NoError(t, err)
-		assert.Equal(t, "42", resp.Trailer.Get("X-Sum"))
-		assert.Equal(t, "news", resp.Trailer.Get("X-Late"))
-		require.NoError(t, resp.Body.Close())
+		for path, before := range map[string]http.Header{"/announced": {"X-Sum": nil}, "/not": nil} {
+			resp, err := client.Do(get(t, url+path))
+			require.NoError(t, err)
+			assert.Equal(t, before, resp.Trailer)
+			_, err = io.ReadAll(resp.Body)
+			require.NoError(t, err)
+			assert.Equal(t, "42", resp.Trailer.Get("X-Sum"))
+			assert.Equal(t, "news", resp.Trailer.Get("X-Late"))
+			require.NoError(t, resp.Body.Close())
+		}
 	})
 }
 

@@ -1,11 +1,13 @@
 package watertightchi_test
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"testing"
 
 	"github.com/go-chi/chi/v5"
+	chimiddleware "github.com/go-chi/chi/v5/middleware"
 	"github.com/stretchr/testify/assert"
 
 	"github.com/watertight-go/watertight/adapters/chi"
@@ -68,6 +70,7 @@ func BenchmarkMiddleware(b *testing.B) {
 	}{
 		{"chi alone", routes()},
 		{"guarded", routes(watertightchi.Middleware(guard(b, roomy)))},
+		{"chi's Throttle", routes(chimiddleware.Throttle(100))}, // one limit for all, no policy, no key
 		{"a new context each time", routes(func(next http.Handler) http.Handler { return lookedUpAnew{next} })},
 	} {
 		for _, cost := range costs {
@@ -80,6 +83,41 @@ func BenchmarkMiddleware(b *testing.B) {
 				}
 			})
 		}
+	}
+}
+
+// A middleware alone, around nothing, where Use puts it: what chi itself costs
+// would drown the difference. The rival has one limit for all, and neither a policy
+// nor a key.
+func BenchmarkAroundNothing(b *testing.B) {
+	for _, around := range []struct {
+		name string
+		mw   mw
+	}{
+		{"guarded", watertightchi.Middleware(guard(b, roomy))},
+		{"chi's Throttle", chimiddleware.Throttle(100)},
+	} {
+		h := around.mw(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+		w := httptest.NewRecorder()
+		rctx := chi.NewRouteContext()
+		rctx.Routes = routes().(chi.Routes)
+		ctx, cancel := context.WithCancel(context.WithValue(b.Context(), chi.RouteCtxKey, rctx))
+		defer cancel()
+		r := request("GET", "/items/1").WithContext(ctx)
+		b.Run(around.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				h.ServeHTTP(w, r)
+			}
+		})
+		b.Run(around.name+", all cores", func(b *testing.B) {
+			b.ReportAllocs()
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					h.ServeHTTP(w, r)
+				}
+			})
+		})
 	}
 }
 

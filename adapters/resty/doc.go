@@ -44,6 +44,13 @@
 // are retried as ever, among them a time-out of the caller's own that ends the
 // wait for a permit.
 //
+// What a fallback answers in place of a refusal (see [transport.WithFallback], which
+// [WithTransport] takes) is a response to resty like any other: conditions see it, and
+// may have it retried. Each attempt asks anew.
+//
+// One request passes the limits, or answers to a policy that it names, by its
+// SetContext: see [watertight.WithoutLimits] and [watertight.WithPolicy].
+//
 // # Bodies
 //
 // Before an attempt is repeated, its response body is closed. resty leaves it

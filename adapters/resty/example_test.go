@@ -3,8 +3,10 @@ package watertightresty_test
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"time"
 
 	"github.com/go-resty/resty/v2"
@@ -85,6 +87,39 @@ func ExampleWithTransport() {
 	// Output:
 	// 200 OK
 	// 200 OK
+}
+
+// A refused attempt may be answered in another way: here by what was known last.
+func ExampleWithTransport_fallback() {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusBadGateway)
+		fmt.Fprint(w, "out of order")
+	}))
+	defer s.Close()
+	set, err := policy.New(policy.Config{Policies: []policy.Policy{{
+		Name:    "hosts",
+		Side:    policy.Client,
+		Breaker: &policy.Breaker{MinCalls: 1, OpenFor: time.Minute},
+	}}})
+	if err != nil {
+		panic(err)
+	}
+	client := resty.New()
+	watertightresty.Configure(client, watertight.New(set), watertightresty.WithTransport(
+		transport.WithFallback(func(*http.Request, *watertight.RejectedError) (*http.Response, error) {
+			return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader("yesterday's news"))}, nil
+		})))
+
+	for range 2 {
+		resp, err := client.R().Get(s.URL)
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println(resp.StatusCode(), resp)
+	}
+	// Output:
+	// 502 out of order
+	// 200 yesterday's news
 }
 
 func ExampleRetryWaitTimeouts() {

@@ -109,7 +109,11 @@ func (l *log) Errorf(format string, _ ...any) {
 func (*log) Warnf(string, ...any)  {}
 func (*log) Debugf(string, ...any) {}
 
-func on503(r *resty.Response, _ error) bool     { return r.StatusCode() == 503 }
+func on503(r *resty.Response, _ error) bool { return r.StatusCode() == 503 }
+func onStatus(status int) resty.RetryConditionFunc {
+	return func(r *resty.Response, _ error) bool { return r.StatusCode() == status }
+}
+
 func onError(_ *resty.Response, err error) bool { return err != nil }
 
 // pause returns a RetryAfter that counts its calls.

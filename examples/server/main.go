@@ -75,7 +75,7 @@ func parse(args []string, stderr io.Writer) (app.Config, error) {
 	fs := flag.NewFlagSet("server", flag.ContinueOnError)
 	fs.SetOutput(stderr)
 	fs.StringVar(&cfg.Addr, "addr", "127.0.0.1:8080", "`address` to listen on; port 0 is any free one")
-	fs.StringVar(&cfg.PolicyFile, "policy", "", "policy `file`; without it the built-in policies hold")
+	fs.StringVar(&cfg.PolicyFile, "policy", "", "policy `file`, followed when it changes; without it the built-in policies hold")
 	fs.Func("otlp", "`URL` of an OTLP/HTTP collector, such as http://127.0.0.1:4318; without it spans stay in memory, at /debug/traces", func(s string) error {
 		if _, err := telemetry.ParseOTLP(s); err != nil {
 			return err

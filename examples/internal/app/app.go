@@ -30,7 +30,8 @@ type Config struct {
 	Addr string
 	// Policies are used if they are not nil.
 	Policies *policy.Set
-	// PolicyFile is read if Policies is nil. Empty: the built-in policies.
+	// PolicyFile is read, and followed when it changes, if Policies is nil. Empty: the
+	// built-in policies.
 	PolicyFile string
 	// Upstreams are the URLs of the services behind /upstream/NAME/, by name.
 	Upstreams map[string]string
@@ -63,7 +64,7 @@ type App struct {
 	gateway   *gateway
 	url       string
 	drain     time.Duration
-	cut       context.CancelFunc // ends the context of every request
+	cut       context.CancelFunc // ends the context of every request, and the watch of the policy file
 	failed    chan error
 }
 
@@ -84,7 +85,7 @@ func Start(ctx context.Context, cfg Config) (*App, error) {
 	}
 	log := slog.New(slog.NewTextHandler(cfg.Stderr, nil))
 
-	policies, err := loadPolicies(cfg)
+	policies, watcher, err := loadPolicies(cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -121,6 +122,9 @@ func Start(ctx context.Context, cfg Config) (*App, error) {
 
 	base, cut := context.WithCancel(context.WithoutCancel(ctx))
 	a.cut = cut
+	if watcher != nil {
+		go a.guard.Follow(base, watcher)
+	}
 	a.server = newServer(base, a.handler(), log)
 	go a.serve(ln)
 	fmt.Fprintf(cfg.Stdout, "listening on %s\n", a.url)

@@ -69,8 +69,10 @@ func (q *queue) isTimed() bool { return q != nil && q.set }
 
 // disarm stops the timer of an empty queue.
 func (q *queue) disarm() {
-	q.timer.Stop()
-	q.set = false
+	if q.isTimed() {
+		q.timer.Stop()
+		q.set = false
+	}
 }
 
 // arm sets the timer for due.

@@ -32,6 +32,9 @@ func (b *Bulkhead) Configure(cfg Config) {
 // newcomer must not take their permits before they are handed over.
 func (b *Bulkhead) configureLocked(limit, backlog int, maxWait time.Duration) {
 	b.backlog, b.maxWait = backlog, maxWait
+	if b.queue.len() == 0 {
+		b.queue.disarm()
+	}
 	for {
 		w := b.load()
 		if b.swap(w, b.flaggedLocked(w, b.queue.len()).withLimit(limit)) {
@@ -52,5 +55,8 @@ func (b *Bulkhead) grantLocked() {
 		b.handOverLocked(w)
 	}
 	b.raisePeakLocked(w)
+	if b.queue.n == 0 {
+		b.queue.disarm()
+	}
 	b.state.Store(uint64(b.flaggedLocked(w, b.queue.n)))
 }

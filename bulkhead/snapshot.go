@@ -39,9 +39,13 @@ func (b *Bulkhead) Snapshot() Snapshot {
 	defer b.mu.Unlock()
 	// All but full and the word stand still. full only rises, so if it is the
 	// same before and after the word was read, it was so at that instant.
-	full, w := b.full.Load(), b.load()
-	for again := b.full.Load(); again != full; again = b.full.Load() {
-		full, w = again, b.load()
+	full, granted, w := b.full.Load(), b.granted.Load(), b.load()
+	for {
+		f, g := b.full.Load(), b.granted.Load()
+		if f == full && g == granted {
+			break
+		}
+		full, granted, w = f, g, b.load()
 	}
 	return Snapshot{
 		Limit:    w.limit(),
@@ -50,7 +54,7 @@ func (b *Bulkhead) Snapshot() Snapshot {
 		InFlight: w.inFlight(),
 		Queued:   b.queue.len(),
 		Peak:     int(b.peak.Load()),
-		Granted:  b.granted + w.grants(),
+		Granted:  granted + w.grants(),
 		Full:     full,
 		TimedOut: b.timedOut,
 		Left:     b.left,

@@ -18,7 +18,11 @@ func (b *Bulkhead) enqueueLocked(info *Info) *waiter {
 		info.Arrived = time.Now()
 		now = info.Arrived.Sub(start)
 	}
-	return b.queue.push(now, b.maxWait)
+	w := b.queue.push(now, b.maxWait)
+	if info != nil {
+		info.Position = b.queue.n
+	}
+	return w
 }
 
 // wait returns once w is granted, shut out, out of time or given up by its
@@ -41,32 +45,70 @@ func (b *Bulkhead) enqueueLocked(info *Info) *waiter {
 // A call is counted here and not by whoever woke it, because only here is it
 // known how it ends; a count that rose with the hand-over would have to be
 // taken back for a caller that has left.
-func (b *Bulkhead) wait(ctx context.Context, w *waiter, info *Info) (Permit, error) {
+func (b *Bulkhead) acquire(ctx context.Context, info *Info) (Permit, error) {
+	// ctx may belong to anybody, so it is never asked under mu. If it dies
+	// between this answer and the grant, the call cannot be told from one whose
+	// ctx died just after the grant.
+	dead := ctx.Err()
+	if dead == nil {
+		w, ok := b.take()
+		if ok {
+			info.see(w, 0)
+			return Permit{b}, nil
+		}
+		// The length of a queue is known only under mu.
+		if !w.free() && !w.has(room|closed) && (info == nil || !w.has(waiting)) {
+			b.full.Add(1)
+			info.see(w, 0)
+			return Permit{}, ErrFull
+		}
+	}
+	w, err := b.join(dead, info)
+	if w == nil {
+		if err != nil {
+			return Permit{}, err
+		}
+		return Permit{b}, nil
+	}
+
 	var late <-chan time.Time
+	var timer *time.Timer
 	if w.alone {
-		timer := time.NewTimer(w.deadline - time.Since(start))
-		defer timer.Stop()
+		timer = time.NewTimer(w.deadline - time.Since(start))
 		late = timer.C
 	}
+	s := queued
 	select {
-	case <-w.ready:
+	case s = <-w.ready:
 	case <-ctx.Done():
 	case <-late:
 	}
-	if info != nil {
-		info.Position, info.Waited = w.position, time.Since(info.Arrived)
+	if timer != nil {
+		timer.Stop()
 	}
-	dead := ctx.Err()
+	if info != nil {
+		info.Waited = time.Since(info.Arrived)
+	}
+	dead = ctx.Err()
+	if s == granted && dead == nil {
+		b.granted.Add(1)
+		info.see(w.handed, w.behind)
+		w.recycle()
+		return Permit{b}, nil
+	}
 
 	b.mu.Lock()
-	err := b.settleLocked(w, dead)
+	err = b.settleLocked(w, dead)
 	if err != nil {
 		info.see(b.load(), b.queue.n)
 	} else {
 		info.see(w.handed, w.behind)
 	}
 	b.mu.Unlock()
-
+	select {
+	case <-w.ready:
+	default:
+	}
 	w.recycle()
 	if err != nil {
 		return Permit{}, err
@@ -89,7 +131,7 @@ func (b *Bulkhead) settleLocked(w *waiter, dead error) error {
 		b.left++
 		return dead
 	case w.state == granted:
-		b.granted++
+		b.granted.Add(1)
 		return nil
 	case w.state == shut:
 		b.shut++

@@ -10,19 +10,18 @@ type waiter struct {
 	// ready says: look at your state. It holds one message, which is enough.
 	// It is sent under the bulkhead's mutex, and only to a waiter that is in
 	// the queue or is just being taken out.
-	ready chan struct{}
+	ready chan state
 
 	// Set on arrival, never changed.
-	position int           // 1 is next
 	deadline time.Duration // end of the max wait, counted from start
 	alone    bool          // the timer of the queue does not see to deadline
 	pooled   bool          // goes back to waiters
 
 	// Guarded by the bulkhead's mutex.
 	state      state
+	prev, next *waiter
 	handed     word // the bulkhead's figures when state became granted,
 	behind     int  // and how many were still in the queue
-	prev, next *waiter
 }
 
 type state uint8
@@ -41,7 +40,7 @@ func (w *waiter) end(s state) {
 
 func (w *waiter) wake() {
 	select {
-	case w.ready <- struct{}{}:
+	case w.ready <- w.state:
 	default: // there is a message that it has not read yet
 	}
 }
@@ -54,12 +53,12 @@ func (w *waiter) wake() {
 // synctest that a goroutine in a bubble is blocked. So what waits in a bubble
 // is neither taken from here nor put here.
 var waiters = sync.Pool{New: func() any {
-	return &waiter{ready: make(chan struct{}, 1), pooled: true}
+	return &waiter{ready: make(chan state, 1), pooled: true}
 }}
 
 func newWaiter(now time.Duration) *waiter {
 	if inBubble(now) {
-		return &waiter{ready: make(chan struct{}, 1)}
+		return &waiter{ready: make(chan state, 1)}
 	}
 	return waiters.Get().(*waiter)
 }
@@ -71,10 +70,6 @@ func newWaiter(now time.Duration) *waiter {
 func (w *waiter) recycle() {
 	if !w.pooled {
 		return
-	}
-	select {
-	case <-w.ready:
-	default:
 	}
 	*w = waiter{ready: w.ready, pooled: true}
 	waiters.Put(w)

@@ -45,10 +45,9 @@ const (
 	waiting word = 1 << iota
 	closed
 	room
-	timed
 	oneGrant
 
-	grantsShift   = 4
+	grantsShift   = 3
 	limitShift    = 16
 	inFlightShift = 40
 

@@ -18,7 +18,7 @@ type Bulkhead struct {
 	// state is a word: see there for who changes it and why that is right.
 	//
 	// Invariants, whenever mu is not held:
-	//   - waiting is set exactly if the queue is not empty
+	//   - waiting is set exactly if somebody is in the queue or its timer is set
 	//   - waiting is set only if in flight >= limit
 	//   - waiting is not set once closed is
 	//   - in flight <= peak
@@ -26,9 +26,10 @@ type Bulkhead struct {
 	// knows that nobody is waiting for it.
 	state atomic.Uint64
 
-	// full counts refusals. It is the only count that is not kept under mu or
-	// in state: a refusal changes nothing else.
-	full atomic.Uint64
+	// full counts refusals, and granted the grants that state does not count.
+	// They only rise, and by anybody: a refusal changes nothing else, and for
+	// who has waited the grant is counted when everything else is done.
+	full, granted atomic.Uint64
 
 	// peak is the highest in flight so far. It is written under mu and read by
 	// anybody: a call that would rise above it is left to the holder of mu. So
@@ -41,8 +42,7 @@ type Bulkhead struct {
 	queue   *queue        // nil until somebody has waited
 	drained chan struct{} // made by the first Drain that has to wait; closed when in flight gets to 0
 
-	granted              atomic.Uint64
-	timedOut, left, shut uint64 // to granted belong the grants in state, too
+	timedOut, left, shut uint64
 }
 
 // New returns a Bulkhead with all its permits free. It panics if cfg.Limit is
@@ -153,39 +153,6 @@ func (b *Bulkhead) takeLocked() (word, bool) {
 	}
 }
 
-func (b *Bulkhead) join(dead error, info *Info) (*waiter, error) {
-	b.mu.Lock()
-	w, ok := b.load(), false
-	if dead == nil {
-		w, ok = b.takeLocked()
-		for !ok && w.has(room) && !w.has(closed) {
-			// The swap fails if a permit came back meanwhile. If it succeeds,
-			// waiting is set, and every permit from now on comes by the queue.
-			if next := b.flaggedLocked(w, b.queue.len()+1); w == next || b.swap(w, next) {
-				waiter := b.enqueueLocked(info)
-				b.mu.Unlock()
-				return waiter, nil
-			}
-			w, ok = b.takeLocked()
-		}
-	}
-	err := dead
-	switch {
-	case ok:
-	case dead != nil:
-		b.left++
-	case w.has(closed):
-		b.shut++
-		err = ErrClosed
-	default:
-		b.full.Add(1)
-		err = ErrFull
-	}
-	info.see(w, b.queue.len())
-	b.mu.Unlock()
-	return nil, err
-}
-
 // giveBackLocked returns one permit and passes it on. It reports false, and
 // changes nothing, if no permit is out.
 func (b *Bulkhead) giveBackLocked() bool {
@@ -194,17 +161,14 @@ func (b *Bulkhead) giveBackLocked() bool {
 		if w.inFlight() == 0 {
 			return false
 		}
-		n := b.queue.len()
-		if n > 0 && w.inFlight() <= w.limit() {
+		if b.queue.len() > 0 && w.inFlight() <= w.limit() {
 			// From hand to hand: in flight stays as it is.
 			b.handOverLocked(w)
 			b.flagLocked()
 			return true
 		}
-		if n == 0 {
-			b.queue.disarm()
-		}
-		if b.swap(w, b.flaggedLocked(w-onePermit, n)) {
+		b.queue.disarmIfEmpty()
+		if b.swap(w, b.flaggedLocked(w-onePermit, b.queue.len())) {
 			if b.drained != nil && w.inFlight() == 1 {
 				// Only a closed bulkhead has been asked to drain, and a closed
 				// one admits nobody, so this happens once.

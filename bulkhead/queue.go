@@ -25,7 +25,7 @@ func (q *queue) len() int {
 func (q *queue) push(now, maxWait time.Duration) *waiter {
 	w := newWaiter(now)
 	q.n++
-	w.prev = q.tail
+	w.position, w.prev = q.n, q.tail
 	w.deadline = now + min(maxWait, math.MaxInt64-max(now, 0))
 	if q.tail == nil {
 		q.head = w

@@ -7,17 +7,20 @@ import (
 
 // A waiter is one call in the queue.
 type waiter struct {
-	// ready says: look at your state. It holds one message, which is enough.
-	// It is sent under the bulkhead's mutex, and only to a waiter that is in
-	// the queue or is just being taken out.
+	// ready brings state: granted or shut when the wait is over, queued when
+	// its time is up. It holds one message, and one that finds it taken is
+	// dropped: whoever reads queued looks at state itself. Messages are sent
+	// under the bulkhead's mutex, and only to a waiter that is in the queue or
+	// is just being taken out.
 	ready chan state
 
 	// Set on arrival, never changed.
+	position int           // 1 is next
 	deadline time.Duration // end of the max wait, counted from start
 	alone    bool          // the timer of the queue does not see to deadline
 	pooled   bool          // goes back to waiters
 
-	// Guarded by the bulkhead's mutex.
+	// Guarded by the bulkhead's mutex, or read once ready has brought granted.
 	state      state
 	prev, next *waiter
 	handed     word // the bulkhead's figures when state became granted,
@@ -64,12 +67,17 @@ func newWaiter(now time.Duration) *waiter {
 }
 
 // recycle must be called without the mutex by the goroutine that has waited,
-// once it has seen under the mutex that w is out of the queue. From then on
-// nobody else knows w, so nothing can be sent to its next user by mistake; what
-// was sent before, if something else woke the waiter, is taken out here.
+// once it knows, from the mutex or from a message, that w is out of the queue.
+// From then on nobody else knows w, so nothing can be sent to its next user by
+// mistake; what was sent before, if something else woke the waiter, is taken out
+// here.
 func (w *waiter) recycle() {
 	if !w.pooled {
 		return
+	}
+	select {
+	case <-w.ready:
+	default:
 	}
 	*w = waiter{ready: w.ready, pooled: true}
 	waiters.Put(w)

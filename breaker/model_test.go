@@ -396,7 +396,7 @@ func TestAgainstModel(t *testing.T) {
 			b, m := breaker.New(c), newModel(c)
 			ctx := context.Background()
 			var out []*modelCall
-			word, fields := b.Gate()
+			word, fields := b.Epoch()
 
 			// pick takes a call out of those that have not ended; nil if there is
 			// none.
@@ -535,7 +535,7 @@ func TestAgainstModel(t *testing.T) {
 				},
 				"": func(t *rapid.T) {
 					// Whatever the gate stands for has changed with its word.
-					if w, f := b.Gate(); w == word {
+					if w, f := b.Epoch(); w == word {
 						require.Equal(t, fields, f)
 					} else {
 						word, fields = w, f

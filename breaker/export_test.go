@@ -45,6 +45,3 @@ func (c Call) DoneLocking(ctx context.Context, o Outcome, now time.Time) {
 	at := now.Sub(c.b.origin)
 	c.b.endLocking(ctx, c, o, at, at-c.when)
 }
-
-// SnapshotAt is Snapshot for a test that has a clock of its own.
-func (b *Breaker) SnapshotAt(now time.Time) Snapshot { return b.snapshot(now.Sub(b.origin)) }

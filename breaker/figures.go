@@ -61,10 +61,8 @@ type Snapshot struct {
 }
 
 // Snapshot returns the breaker's figures at this moment.
-func (b *Breaker) Snapshot() Snapshot { return b.snapshot(b.now()) }
-
-func (b *Breaker) snapshot(now time.Duration) Snapshot {
-	now = b.look(context.Background(), now)
+func (b *Breaker) Snapshot() Snapshot {
+	now := b.look(context.Background(), b.now())
 	f := b.figuresLocked(now)
 	s := Snapshot{
 		State:       b.state,

@@ -241,6 +241,9 @@ func (c *Call) acquire() error {
 	var info bulkhead.Info
 	paused, err := c.take(&info)
 	waited := info.Position > 0
+	if waited {
+		b.noteWait(info.Waited)
+	}
 	if waited && c.g.hooks != nil {
 		c.g.hooks.wait(c.hookCtx, WaitEvent{
 			Compartment: b.Compartment,

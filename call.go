@@ -117,8 +117,8 @@ func (c *Call) release(leaked bool) {
 	defer c.depart()
 	c.giveBack()
 	c.tellTimedOut()
-	if len(c.granted) > 0 {
-		c.g.hooks.release(c.granted, ReleaseEvent{Compartment: c.bulkhead.Compartment, Leaked: leaked})
+	if h := c.g.hooks; h != nil && c.bulkhead.taken() {
+		h.release(c.granted, c.bulkhead.Compartment, leaked)
 	}
 }
 

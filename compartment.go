@@ -34,6 +34,7 @@ type compartment struct {
 	left     atomic.Uint64
 	leaked   atomic.Uint64
 	inFlight atomic.Int64 // only where there is no bulkhead to ask
+	waits    atomic.Pointer[waits]
 
 	// What follows belongs to the table and its lock.
 	refs       int           // calls that hold the compartment, queued ones included

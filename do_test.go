@@ -329,7 +329,7 @@ func TestDoTellsItsHooks(t *testing.T) {
 		assert.ElementsMatch(t, []any{
 			watertight.GrantEvent{Compartment: db, Limit: 1, InFlight: 1},
 			watertight.RejectEvent{Compartment: db, Reason: policy.ReasonFull, Limit: 1, InFlight: 1, Queued: 1, RetryAfter: 3 * time.Second},
-			watertight.ReleaseEvent{Compartment: db},
+			watertight.ReleaseEvent{Compartment: db, Held: 300 * time.Millisecond},
 			watertight.WaitEvent{Compartment: db, Arrived: start, Waited: 300 * time.Millisecond, Position: 1, Result: "granted"},
 			watertight.GrantEvent{Compartment: db, Limit: 1, InFlight: 1, Waited: 300 * time.Millisecond},
 			watertight.ReleaseEvent{Compartment: db},

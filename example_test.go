@@ -175,6 +175,7 @@ func ExampleGuard_Snapshot() {
 	//     {
 	//       "policy": "reports",
 	//       "side": "server",
+	//       "per": "route",
 	//       "key": "/reports/{id}",
 	//       "granted": 1,
 	//       "rejected": {
@@ -190,17 +191,27 @@ func ExampleGuard_Snapshot() {
 	//         "limit": 1,
 	//         "inFlight": 1,
 	//         "queued": 0,
-	//         "peak": 1
+	//         "peak": 1,
+	//         "maxQueue": 0,
+	//         "maxWaitMs": 0
 	//       },
 	//       "breaker": {
 	//         "state": "closed",
 	//         "failureRate": -1,
 	//         "slowCallRate": -1,
 	//         "calls": 0,
-	//         "openRemainingMs": 0
+	//         "openRemainingMs": 0,
+	//         "overdue": 0,
+	//         "probesLeft": 0,
+	//         "attempt": 0,
+	//         "maxFailureRate": 50,
+	//         "maxSlowCallRate": 0,
+	//         "slowCallMs": 0,
+	//         "minCalls": 20
 	//       }
 	//     }
-	//   ]
+	//   ],
+	//   "transitions": []
 	// }
 }
 

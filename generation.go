@@ -180,7 +180,11 @@ func (s seat) taken() bool { return s.compartment != nil }
 
 // build makes the compartment of a policy for one key.
 func (g *Guard) build(r *policy.Rule, s policy.Side, key string) *compartment {
-	c := &compartment{Compartment: Compartment{Policy: r.Name, Side: s, Per: r.PerOn(s), Key: key}}
+	per := r.PerOn(s)
+	if r.Exempt {
+		per = policy.PerPolicy // there is one for all that it matches
+	}
+	c := &compartment{Compartment: Compartment{Policy: r.Name, Side: s, Per: per, Key: key}}
 	g.change(c, r)
 	return c
 }
@@ -238,7 +242,7 @@ func (l *limits) changeBreaker(to *policy.BreakerSettings, beside *policy.Bulkhe
 			cfg.OverdueLimit = beside.MaxConcurrent
 		}
 		cfg.OnTransition = tell
-		if l.breaker == nil || l.rule.Breaker == nil {
+		if l.breaker == nil || l.rule.Breaker == nil || l.breakerRule.Force != to.Force {
 			l.breaker = breaker.New(cfg)
 		} else {
 			l.breaker.Configure(cfg)
@@ -259,6 +263,7 @@ func breakerConfig(b *policy.BreakerSettings) breaker.Config {
 		OpenFor:      breaker.Growing(b.OpenFor, b.Backoff.Max, b.Backoff.Multiplier),
 		Jitter:       b.Backoff.Jitter,
 
+		InitialState:  initialState(b.Force),
 		MaxRetryAfter: b.Backoff.RetryAfter,
 		HalfOpen: breaker.HalfOpenConfig{
 			Calls:        b.HalfOpen.Calls,
@@ -268,12 +273,23 @@ func breakerConfig(b *policy.BreakerSettings) breaker.Config {
 	}
 }
 
+// initialState is that of a breaker that is held in it, and else the default.
+func initialState(f policy.Force) breaker.State {
+	switch f {
+	case policy.ForceOpen:
+		return breaker.ForcedOpen
+	case policy.ForceClosed:
+		return breaker.Disabled
+	}
+	return 0
+}
+
 // listener returns what hears of the transitions of a compartment's breaker.
 func (g *Guard) listener(c *compartment) func(breaker.Transition) {
-	if g.hooks == nil {
-		return nil
-	}
 	return func(t breaker.Transition) {
-		g.hooks.transition(t.Context, TransitionEvent{Compartment: c.Compartment, Transition: t, Mode: c.limits.Load().rule.Mode})
+		g.history.add(c.Compartment, t)
+		if g.hooks != nil {
+			g.hooks.transition(t.Context, TransitionEvent{Compartment: c.Compartment, Transition: t, Mode: c.limits.Load().rule.Mode})
+		}
 	}
 }

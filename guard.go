@@ -20,6 +20,7 @@ type Guard struct {
 	sides   [2]side
 	pools   pools
 	reloads reloads
+	history history
 
 	wraps    atomic.Int64 // handlers that middleware has wrapped; see mark.go
 	draining atomic.Bool

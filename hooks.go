@@ -100,7 +100,8 @@ type GrantEvent struct {
 // A ReleaseEvent tells of a permit given back.
 type ReleaseEvent struct {
 	Compartment
-	Leaked bool // the response body was dropped unread and found by the garbage collector
+	Held   time.Duration // since it was granted
+	Leaked bool          // the response body was dropped unread and found by the garbage collector
 }
 
 // A RejectEvent tells of a call turned away.
@@ -206,9 +207,15 @@ func (h *hookSets) wait(ctx context.Context, e WaitEvent) {
 	}
 }
 
-// grants holds the contexts that the sets' Grants returned, for their Releases;
-// nil where there is none to call. It is allocated only when a set has one.
-type grants []context.Context
+// grants holds what the Releases of one grant are called with.
+type grants struct {
+	contexts []context.Context // by set: what its Grant returned; nil where there is no Release to call. Allocated only when there is one
+	at       time.Duration     // of the grant, counted from start
+}
+
+// start is where grants are timed from: a span since then is one word, and telling it
+// costs less than the time of day.
+var start = time.Now()
 
 // grant returns the context that the call runs under, whether a hook made a new
 // one, and what release needs.
@@ -228,21 +235,29 @@ func (h *hookSets) grant(ctx context.Context, e GrantEvent) (_ context.Context, 
 		// A set that did not get to begin must not be told of the end: it would
 		// take an outer call's for its own.
 		if h.sets[i].Release != nil && !panicked {
-			if gs == nil {
-				gs = make(grants, len(h.sets))
+			if gs.contexts == nil {
+				gs.contexts = make([]context.Context, len(h.sets))
 			}
-			gs[i] = ctx
+			gs.contexts[i] = ctx
 		}
+	}
+	if gs.contexts != nil {
+		gs.at = time.Since(start) // the hooks above are not part of the call
 	}
 	return ctx, derived, gs
 }
 
-func (h *hookSets) release(gs grants, e ReleaseEvent) {
-	for i := len(gs) - 1; i >= 0; i-- {
-		if f := h.sets[i].Release; f != nil && gs[i] != nil {
+// release tells of a permit given back, by whichever Grants were told of it.
+func (h *hookSets) release(gs grants, c Compartment, leaked bool) {
+	if gs.contexts == nil {
+		return
+	}
+	e := ReleaseEvent{Compartment: c, Held: time.Since(start) - gs.at, Leaked: leaked}
+	for i := len(gs.contexts) - 1; i >= 0; i-- {
+		if f := h.sets[i].Release; f != nil && gs.contexts[i] != nil {
 			func() {
 				defer h.contain(i, "Release")
-				f(gs[i], e)
+				f(gs.contexts[i], e)
 			}()
 		}
 	}

@@ -110,7 +110,7 @@ func TestHooksTellTheStory(t *testing.T) {
 		assert.ElementsMatch(t, []any{
 			watertight.GrantEvent{Compartment: all, Limit: 1, InFlight: 1},
 			watertight.RejectEvent{Compartment: all, Reason: policy.ReasonFull, Limit: 1, InFlight: 1, Queued: 1, RetryAfter: time.Second},
-			watertight.ReleaseEvent{Compartment: all},
+			watertight.ReleaseEvent{Compartment: all, Held: 300 * time.Millisecond},
 			watertight.WaitEvent{Compartment: all, Arrived: start, Waited: 300 * time.Millisecond, Position: 1, Result: "granted"},
 			watertight.GrantEvent{Compartment: all, Limit: 1, InFlight: 1, Waited: 300 * time.Millisecond},
 			watertight.TransitionEvent{Compartment: all, Transition: breaker.Transition{

@@ -88,7 +88,7 @@ func TestPoolSnapshotJSON(t *testing.T) {
 			require.NoError(t, err)
 			return string(text)
 		}
-		assert.JSONEq(t, `[{"policy": "works", "side": "client", "key": "",
+		assert.JSONEq(t, `[{"policy": "works", "side": "client", "per": "policy", "key": "",
 			"granted": 0, "rejected": {"full": 0, "wait_timeout": 0, "open": 0, "draining": 0}, "left": 0, "leaked": 0, "inFlight": 0,
 			"pool": {"core": 1, "max": 1, "backlog": 1, "workers": 0, "active": 0, "abandoned": 0, "idle": 0, "queued": 0,
 				"waitingForRoom": 0, "callerRunning": 0, "peak": 0,
@@ -106,7 +106,7 @@ func TestPoolSnapshotJSON(t *testing.T) {
 		assert.Equal(t, context.Canceled, p.Do(canceled(t), nothing))
 		time.Sleep(time.Second)
 		synctest.Wait()
-		assert.JSONEq(t, `[{"policy": "works", "side": "client", "key": "",
+		assert.JSONEq(t, `[{"policy": "works", "side": "client", "per": "policy", "key": "",
 			"granted": 2, "rejected": {"full": 1, "wait_timeout": 0, "open": 0, "draining": 0}, "left": 1, "leaked": 0, "inFlight": 1,
 			"pool": {"core": 1, "max": 1, "backlog": 1, "workers": 1, "active": 1, "abandoned": 1, "idle": 0, "queued": 1,
 				"waitingForRoom": 0, "callerRunning": 0, "peak": 1,
@@ -114,7 +114,7 @@ func TestPoolSnapshotJSON(t *testing.T) {
 		close(let)
 		require.NoError(t, g.Drain(t.Context()))
 		assert.ErrorIs(t, p.Do(t.Context(), nothing), bulkhead.ErrClosed)
-		assert.JSONEq(t, `[{"policy": "works", "side": "client", "key": "",
+		assert.JSONEq(t, `[{"policy": "works", "side": "client", "per": "policy", "key": "",
 			"granted": 3, "rejected": {"full": 1, "wait_timeout": 0, "open": 0, "draining": 1}, "left": 1, "leaked": 0, "inFlight": 0,
 			"pool": {"core": 1, "max": 1, "backlog": 1, "workers": 0, "active": 0, "abandoned": 0, "idle": 0, "queued": 0,
 				"waitingForRoom": 0, "callerRunning": 0, "peak": 1,
@@ -222,7 +222,7 @@ func TestPoolTellsItsHooks(t *testing.T) {
 					watertight.GrantEvent{Compartment: works, Limit: 1, InFlight: 1},
 					watertight.RejectEvent{Compartment: works, Reason: policy.ReasonFull, Limit: 1, InFlight: 1, Queued: 2, RetryAfter: time.Second},
 					watertight.WaitEvent{Compartment: works, Arrived: start, Waited: 100 * time.Millisecond, Position: 2, Result: "canceled"},
-					watertight.ReleaseEvent{Compartment: works},
+					watertight.ReleaseEvent{Compartment: works, Held: 300 * time.Millisecond},
 					watertight.WaitEvent{Compartment: works, Arrived: start, Waited: 300 * time.Millisecond, Position: 1, Result: "granted"},
 					watertight.GrantEvent{Compartment: works, Limit: 1, InFlight: 1, Waited: 300 * time.Millisecond},
 					watertight.ReleaseEvent{Compartment: works},

@@ -51,7 +51,7 @@ func (t *poolTask) begin() (context.Context, grants) {
 	c.granted.Add(1)
 	h := t.pool.g.hooks
 	if h == nil {
-		return t.hookCtx, nil
+		return t.hookCtx, grants{}
 	}
 	if !left {
 		t.tellWait(nil)
@@ -67,8 +67,8 @@ func (t *poolTask) begin() (context.Context, grants) {
 
 // end is the last that a task does.
 func (t *poolTask) end(gs grants) {
-	if len(gs) > 0 {
-		t.pool.g.hooks.release(gs, ReleaseEvent{Compartment: t.pool.c.Compartment})
+	if h := t.pool.g.hooks; h != nil {
+		h.release(gs, t.pool.c.Compartment, false)
 	}
 }
 

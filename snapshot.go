@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/watertight-go/watertight/breaker"
 	"github.com/watertight-go/watertight/policy"
 )
 
@@ -16,6 +15,7 @@ type Snapshot struct {
 	Version      int                   `json:"version"` // of the JSON form: 1
 	Policies     PolicyStatus          `json:"policies"`
 	Compartments []CompartmentSnapshot `json:"compartments"`
+	Transitions  []TransitionSnapshot  `json:"transitions"` // the latest of all breakers, the oldest first
 }
 
 // A CompartmentSnapshot is one compartment of a [Snapshot]. Each call is
@@ -25,6 +25,7 @@ type Snapshot struct {
 type CompartmentSnapshot struct {
 	Policy   string            `json:"policy"` // "(unmatched)": calls that no route or no policy matches; "(exempt)": those of WithoutLimits
 	Side     string            `json:"side"`   // "server" or "client"
+	Per      string            `json:"per"`    // what the policy has a compartment for: "policy", "route", "host" or "header"
 	Key      string            `json:"key"`    // "" with per: policy; "(overflow)": keys that found the table full
 	Granted  uint64            `json:"granted"`
 	Rejected map[string]uint64 `json:"rejected"`           // by reason
@@ -34,6 +35,7 @@ type CompartmentSnapshot struct {
 	Leaked   uint64            `json:"leaked"`             // response bodies that the garbage collector had to release
 	InFlight int64             `json:"inFlight"`           // calls inside; with a bulkhead the permits out, of a pool the tasks that run
 
+	Waits    []WaitSnapshot    `json:"waits,omitempty"` // by length, the shortest first
 	Bulkhead *BulkheadSnapshot `json:"bulkhead,omitempty"`
 	Breaker  *BreakerSnapshot  `json:"breaker,omitempty"`
 	Pool     *PoolSnapshot     `json:"pool,omitempty"`
@@ -45,15 +47,27 @@ type BulkheadSnapshot struct {
 	InFlight int `json:"inFlight"`
 	Queued   int `json:"queued"`
 	Peak     int `json:"peak"` // the most permits that were ever out at once
+
+	MaxQueue  int   `json:"maxQueue"`
+	MaxWaitMs int64 `json:"maxWaitMs"` // rounded up
 }
 
 // A BreakerSnapshot is the breaker of a [CompartmentSnapshot].
 type BreakerSnapshot struct {
-	State           string  `json:"state"`           // "closed", "open" or "half_open"
+	State           string  `json:"state"`           // "closed", "open" or "half_open"; with force in the policy, "forced_open" or "disabled"
 	FailureRate     float64 `json:"failureRate"`     // percent; -1 while the window holds fewer than minCalls
 	SlowCallRate    float64 `json:"slowCallRate"`    // likewise
 	Calls           int     `json:"calls"`           // in the window
 	OpenRemainingMs int64   `json:"openRemainingMs"` // until probes are let through, rounded up; 0 unless open
+	Overdue         int     `json:"overdue"`         // calls in flight for longer than slowCall without an answer
+	ProbesLeft      int     `json:"probesLeft"`      // how many more probes would be let in; 0 unless half-open
+	Attempt         int     `json:"attempt"`         // openings since it was last closed
+
+	// What it is judged by.
+	MaxFailureRate  float64 `json:"maxFailureRate"`  // percent, at which it trips
+	MaxSlowCallRate float64 `json:"maxSlowCallRate"` // likewise; 0 without slowCall
+	SlowCallMs      int64   `json:"slowCallMs"`      // rounded up; 0: no call is slow
+	MinCalls        int     `json:"minCalls"`
 }
 
 // Snapshot returns what every compartment looks like now, in the order of the
@@ -73,7 +87,14 @@ func (g *Guard) Snapshot() Snapshot {
 			}
 		}
 	}
+	// Last, since a look at a breaker may have made a change visible that was due.
+	out.Transitions = g.history.latest()
 	return out
+}
+
+// milliseconds rounds up, so that 0 means none.
+func milliseconds(d time.Duration) int64 {
+	return int64(math.Ceil(float64(d) / float64(time.Millisecond)))
 }
 
 // compartments returns all compartments: one group for each policy and side, one
@@ -105,11 +126,13 @@ func (c *compartment) snapshot() CompartmentSnapshot {
 	s := CompartmentSnapshot{
 		Policy:   c.Policy,
 		Side:     c.Side.String(),
+		Per:      c.Per.String(),
 		Key:      c.Key,
 		Granted:  c.granted.Load(),
 		Rejected: make(map[string]uint64, len(reasons)),
 		Left:     c.left.Load(),
 		Leaked:   c.leaked.Load(),
+		Waits:    c.waits.Load().snapshot(),
 		InFlight: c.inFlight.Load(),
 	}
 	for i, r := range reasons {
@@ -122,7 +145,14 @@ func (c *compartment) snapshot() CompartmentSnapshot {
 	s.ofObserver(c, &l)
 	if l.rule != nil && l.rule.Bulkhead != nil {
 		b := l.bulkhead.Snapshot()
-		s.Bulkhead = &BulkheadSnapshot{Limit: l.shownLimit(b.Limit), InFlight: b.InFlight, Queued: b.Queued, Peak: b.Peak}
+		s.Bulkhead = &BulkheadSnapshot{
+			Limit:     l.shownLimit(b.Limit),
+			InFlight:  b.InFlight,
+			Queued:    b.Queued,
+			Peak:      b.Peak,
+			MaxQueue:  l.bulkheadRule.MaxQueue,
+			MaxWaitMs: milliseconds(l.bulkheadRule.MaxWait),
+		}
 		s.InFlight = int64(b.InFlight)
 	}
 	if c.pool != nil {
@@ -135,9 +165,17 @@ func (c *compartment) snapshot() CompartmentSnapshot {
 			FailureRate:  b.FailureRate,
 			SlowCallRate: b.SlowCallRate,
 			Calls:        b.Calls,
+			Overdue:      b.Overdue,
+			ProbesLeft:   b.ProbesLeft,
+			Attempt:      b.Attempt,
+
+			OpenRemainingMs: milliseconds(b.OpenRemaining),
+			MaxFailureRate:  l.breakerRule.FailureRate,
+			SlowCallMs:      milliseconds(l.breakerRule.SlowCall),
+			MinCalls:        l.breakerRule.MinCalls,
 		}
-		if b.State == breaker.Open {
-			s.Breaker.OpenRemainingMs = int64(math.Ceil(float64(b.OpenRemaining) / float64(time.Millisecond)))
+		if l.breakerRule.SlowCall > 0 {
+			s.Breaker.MaxSlowCallRate = l.breakerRule.SlowCallRate
 		}
 	}
 	return s

@@ -36,7 +36,7 @@ func TestSnapshotJSON(t *testing.T) {
 			return string(text)
 		}
 		policies := `"policies": {"version": "` + g.Policies().Version() + `", "since": "2000-01-01T00:00:00Z", "reloads": 0, "failed": 0}`
-		assert.JSONEq(t, `{"version": 1, `+policies+`, "compartments": []}`, picture())
+		assert.JSONEq(t, `{"version": 1, `+policies+`, "compartments": [], "transitions": []}`, picture())
 
 		a, b := admit(t, g, to("a")), admit(t, g, to("a"))
 		go func() {
@@ -56,17 +56,21 @@ func TestSnapshotJSON(t *testing.T) {
 		time.Sleep(999*time.Millisecond + 1)
 
 		assert.JSONEq(t, `{"version": 1, `+policies+`, "compartments": [
-			{"policy": "health", "side": "server", "key": "", "granted": 1,
+			{"policy": "health", "side": "server", "per": "policy", "key": "", "granted": 1,
 				"rejected": {"full": 0, "wait_timeout": 0, "open": 0, "draining": 0}, "left": 0, "leaked": 0, "inFlight": 1},
-			{"policy": "watch", "side": "client", "key": "", "granted": 0,
+			{"policy": "watch", "side": "client", "per": "policy", "key": "", "granted": 0,
 				"rejected": {"full": 0, "wait_timeout": 0, "open": 0, "draining": 0}, "left": 0, "leaked": 0, "inFlight": 0,
-				"breaker": {"state": "open", "failureRate": 50, "slowCallRate": 0, "calls": 2, "openRemainingMs": 501}},
-			{"policy": "all", "side": "server", "key": "/", "granted": 1,
+				"breaker": {"state": "open", "failureRate": 50, "slowCallRate": 0, "calls": 2, "openRemainingMs": 501, "overdue": 0, "probesLeft": 0, "attempt": 1,
+					"maxFailureRate": 50, "maxSlowCallRate": 80, "slowCallMs": 1000, "minCalls": 2}},
+			{"policy": "all", "side": "server", "per": "route", "key": "/", "granted": 1,
 				"rejected": {"full": 0, "wait_timeout": 0, "open": 0, "draining": 0}, "left": 0, "leaked": 0, "inFlight": 1,
-				"bulkhead": {"limit": 2, "inFlight": 1, "queued": 0, "peak": 1}},
-			{"policy": "all", "side": "client", "key": "http://a:80", "granted": 2,
+				"bulkhead": {"limit": 2, "inFlight": 1, "queued": 0, "peak": 1, "maxQueue": 1, "maxWaitMs": 1000}},
+			{"policy": "all", "side": "client", "per": "host", "key": "http://a:80", "granted": 2,
 				"rejected": {"full": 1, "wait_timeout": 0, "open": 0, "draining": 0}, "left": 1, "leaked": 0, "inFlight": 2,
-				"bulkhead": {"limit": 2, "inFlight": 2, "queued": 1, "peak": 2}}
+				"bulkhead": {"limit": 2, "inFlight": 2, "queued": 1, "peak": 2, "maxQueue": 1, "maxWaitMs": 1000}}
+		], "transitions": [
+			{"time": "2000-01-01T00:00:00Z", "policy": "watch", "side": "client", "key": "", "from": "closed", "to": "open", "cause": "failure_rate",
+				"failureRate": 50, "slowCallRate": 0, "calls": 2, "overdue": 0, "openForMs": 1500}
 		]}`, picture())
 
 		slash.Release()

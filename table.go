@@ -17,6 +17,8 @@ import (
 // overflow compartment. A compartment with calls inside is never dropped (its
 // limit would double), nor one whose breaker is not closed (it would forget).
 //
+// A breaker that its policy holds in one state has nothing to forget either.
+//
 // Compartments that no call holds stand in a list, those left first in front.
 // What state their breakers are in is asked only when one is about to be
 // dropped: calls come often, new keys seldom. One whose breaker is not closed
@@ -99,10 +101,15 @@ func (t *table) insert(key []byte) *compartment {
 		if c != nil {
 			return c
 		}
-		b := other.limits.Load().breaker
-		closed := b == nil || b.State() == breaker.Closed
-		t.drop(other, rest, closed)
+		t.drop(other, rest, other.forgettable())
 	}
+}
+
+// forgettable reports whether c, built anew, would be what it is: its breaker is
+// closed, or is held by its policy in the state in which it is made.
+func (c *compartment) forgettable() bool {
+	l := c.limits.Load()
+	return l.rule.Breaker == nil || l.breakerRule.Force != policy.ForceNone || l.breaker.State() == breaker.Closed
 }
 
 // insertIfRoom returns the compartment of key, pinned; or else the one that must

@@ -76,8 +76,9 @@ func do(m *meter, ops int) {
 	defer p.Close()
 	alone(m, ops, func(ctx context.Context, ops int) {
 		n := 0
+		count := func(context.Context) error { n++; return nil }
 		for range ops {
-			must(p.Do(ctx, func(context.Context) error { n++; return nil }) == nil)
+			must(p.Do(ctx, count) == nil)
 		}
 		must(n == ops)
 	})

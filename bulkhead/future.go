@@ -1,15 +1,32 @@
 package bulkhead
 
-import "context"
+import (
+	"context"
+	"sync/atomic"
+)
 
 // A Future is the result of a task, now or later. Its methods may be called by
 // many goroutines at once and any number of times. It need not be waited for.
 //
 // Create one with [Submit].
 type Future[T any] struct {
-	task  task
+	result
 	fn    func(context.Context) (T, error)
 	value T
+}
+
+// A result is the part of a future that does not depend on its type.
+type result struct {
+	pool *Pool
+
+	// ended is set once err and the value are written. Who has seen it set may
+	// read them.
+	ended atomic.Bool
+	err   error
+
+	// Guarded by the pool's mutex.
+	task *task         // nil once ended
+	done chan struct{} // closed at the end; nil until somebody needs it
 }
 
 // Submit hands fn to p, to be run once and with ctx on one of p's workers, and
@@ -52,16 +69,17 @@ func submit[T any](p *Pool, ctx context.Context, info *Info, fn func(context.Con
 	if err != nil {
 		return nil, err
 	}
-	f := &Future[T]{task: task{ctx: ctx, info: info, done: make(chan struct{})}, fn: fn}
-	f.task.body = f
+	f := &Future[T]{fn: fn, result: result{pool: p}}
+	t := w.newTask(ctx, info, f)
+	t.result, f.task = &f.result, t
 	if w != nil {
-		w.hand(&f.task)
+		w.hand(t)
 		return f, nil
 	}
-	if err := p.enter(ctx, &f.task); err != nil {
+	if err := p.enter(ctx, t); err != nil {
 		return nil, err
 	}
-	p.watch(ctx, &f.task)
+	p.watch(ctx, t)
 	return f, nil
 }
 
@@ -98,24 +116,21 @@ func (p *Pool) waits(t *task, stop func() bool) bool {
 // keeps its place, and Wait may be called again. A task that has ended is better
 // news than a dead ctx: Wait then returns its result.
 func (f *Future[T]) Wait(ctx context.Context) (T, error) {
-	select {
-	case <-f.task.done:
-		return f.value, f.task.err
-	case <-ctx.Done():
-	}
-	// With both ready the select above picks at random.
-	select {
-	case <-f.task.done:
-		return f.value, f.task.err
-	default:
+	if !f.ended.Load() && !f.await(ctx) {
 		var zero T
 		return zero, ctx.Err()
 	}
+	return f.value, f.err
 }
 
 // Done returns a channel that is closed when the task has ended, for use in a
 // select. Wait then returns at once, whatever its context.
-func (f *Future[T]) Done() <-chan struct{} { return f.task.done }
+func (f *Future[T]) Done() <-chan struct{} {
+	p := f.pool
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return f.doneLocked()
+}
 
 func (f *Future[T]) run(ctx context.Context) (err error) {
 	fn := f.fn
@@ -124,10 +139,59 @@ func (f *Future[T]) run(ctx context.Context) (err error) {
 	return err
 }
 
-func (f *Future[T]) replace(how OnFull) bool {
+func (f *Future[T]) replaced(how OnFull) body {
 	fn, ok := how.fallback.(func(context.Context) (T, error))
-	if ok {
-		f.fn = fn
+	if !ok {
+		return nil
 	}
-	return ok
+	f.fn = fn
+	return f
+}
+
+// await waits until the task or ctx has ended, and reports whether the task has.
+func (r *result) await(ctx context.Context) bool {
+	end, t := r.listen()
+	select {
+	case <-end:
+		if t != nil {
+			t.recycle()
+		}
+		return true
+	case <-ctx.Done():
+		return r.ended.Load() // with both ready the select picks at random
+	}
+}
+
+// listen returns what tells that the task has ended. For the first that waits
+// that is the bell, which costs nothing, and it gets the task, too; for others it
+// is the channel of Done.
+func (r *result) listen() (end <-chan struct{}, t *task) {
+	r.pool.mu.Lock()
+	defer r.pool.mu.Unlock()
+	t = r.task
+	if t == nil || t.wanted {
+		return r.doneLocked(), nil
+	}
+	t.want()
+	return t.bell, t
+}
+
+// completeLocked lets go of the task.
+func (r *result) completeLocked(err error) {
+	r.task, r.err = nil, err
+	r.ended.Store(true)
+	if r.done != nil {
+		close(r.done)
+	}
+}
+
+// doneLocked returns the channel of Done.
+func (r *result) doneLocked() chan struct{} {
+	if r.done == nil {
+		r.done = make(chan struct{})
+		if r.task == nil {
+			close(r.done)
+		}
+	}
+	return r.done
 }

@@ -92,7 +92,10 @@ func (o OnFull) refuses(waiters int) bool {
 // overflow does with t what OnFull says. It is called with mu held and unlocks.
 func (p *Pool) overflow(ctx context.Context, t *task) error {
 	how := p.cfg.OnFull
-	if how.refuses(p.door.n) || how.kind == onFullFallback && !t.body.replace(how) {
+	if how.kind == onFullFallback {
+		t.body = t.body.replaced(how)
+	}
+	if how.refuses(p.door.n) || t.body == nil {
 		p.outcomes[taskRefused]++
 		p.noteLocked(t.info)
 		p.mu.Unlock()

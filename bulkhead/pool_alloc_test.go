@@ -13,7 +13,7 @@ import (
 	"github.com/watertight-go/watertight/bulkhead"
 )
 
-// A task costs its future and the channel that tells of its end; a refusal costs
+// A task that need not wait costs its future, if it has one; a refusal costs
 // nothing.
 func TestPoolAllocations(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
@@ -48,7 +48,7 @@ func TestPoolAllocations(t *testing.T) {
 		want float64
 		run  func()
 	}{
-		"submit and wait": {2, func() {
+		"submit and wait": {1, func() {
 			f, err := bulkhead.Submit(free, ctx, nothing)
 			if err != nil {
 				t.Error(err)
@@ -58,7 +58,15 @@ func TestPoolAllocations(t *testing.T) {
 				t.Error(err)
 			}
 		}},
-		"do": {2, func() {
+		"submit, nobody waits": {1, func() {
+			if _, err := bulkhead.Submit(free, ctx, nothing); err != nil {
+				t.Error(err)
+			}
+			for free.Snapshot().Active > 0 {
+				runtime.Gosched()
+			}
+		}},
+		"do": {0, func() {
 			if err := free.Do(ctx, func(context.Context) error { return nil }); err != nil {
 				t.Error(err)
 			}

@@ -36,17 +36,18 @@ func (p *Pool) do(ctx context.Context, info *Info, fn func(context.Context) erro
 	if err != nil {
 		return err
 	}
-	c := &poolCall{task: task{ctx: ctx, info: info, done: make(chan struct{})}, fn: fn}
-	c.task.body = c
-	t := &c.task
+	t := w.newTask(ctx, info, plain(fn))
+	t.want()
 	if w != nil {
 		w.hand(t)
 	} else if err := p.enter(ctx, t); err != nil {
 		return err
 	}
 	select {
-	case <-t.done:
-		return t.err
+	case <-t.bell:
+		err := t.err
+		t.recycle()
+		return err
 	case <-ctx.Done():
 		return p.abandon(t, ctx.Err())
 	}
@@ -67,15 +68,9 @@ func (p *Pool) abandon(t *task, err error) error {
 	return err
 }
 
-// A poolCall is a task that has no value. Its caller watches over it.
-type poolCall struct {
-	task task
-	fn   func(context.Context) error
-}
+// A plain body has no value.
+type plain func(context.Context) error
 
-func (c *poolCall) run(ctx context.Context) error { return c.fn(ctx) }
+func (fn plain) run(ctx context.Context) error { return fn(ctx) }
 
-func (c *poolCall) replace(how OnFull) bool {
-	c.fn = how.plain
-	return true
-}
+func (fn plain) replaced(how OnFull) body { return plain(how.plain) }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -114,6 +115,76 @@ func TestPoolBooksBalance(t *testing.T) {
 		})
 	}
 }
+
+// What a submission has used comes to serve others. Whatever moment its caller or
+// those who wait for its future leave at, everybody gets the result of the task
+// that they asked for, and those who stay get it in any case.
+func TestPoolResultsAreTheirOwn(t *testing.T) {
+	const submitters, rounds = 8, 2000
+	p := bulkhead.NewPool(bulkhead.PoolConfig{Core: 2, Max: 3, Backlog: submitters})
+	sometimesDead := func() (context.Context, context.CancelFunc) {
+		ctx, cancel := context.WithCancel(t.Context())
+		switch rand.IntN(3) {
+		case 0:
+			go cancel()
+		case 1:
+			cancel()
+		}
+		return ctx, cancel
+	}
+	// check is called with the contexts that the result could end by.
+	check := func(want ownResult, n int, err error, ctxs ...context.Context) {
+		if err == want {
+			assert.EqualValues(t, want, n)
+			return
+		}
+		assert.Equal(t, context.Canceled, err)
+		assert.True(t, slices.ContainsFunc(ctxs, func(c context.Context) bool { return c.Err() != nil }))
+	}
+	var wg sync.WaitGroup
+	for i := range submitters {
+		wg.Go(func() {
+			for j := range rounds {
+				want := ownResult(i*rounds + j)
+				fn := func(context.Context) (int, error) { return int(want), want }
+				ctx, cancel := sometimesDead()
+				if j%2 == 0 {
+					err := p.Do(ctx, func(ctx context.Context) error { _, err := fn(ctx); return err })
+					check(want, int(want), err, ctx)
+					cancel()
+					continue
+				}
+				f, err := bulkhead.Submit(p, ctx, fn)
+				if err != nil {
+					assert.Equal(t, context.Canceled, err)
+					cancel()
+					continue
+				}
+				for range rand.IntN(3) {
+					wg.Go(func() {
+						if rand.IntN(3) == 0 {
+							<-f.Done()
+						}
+						waiting, leave := sometimesDead()
+						defer leave()
+						n, err := f.Wait(waiting)
+						check(want, n, err, ctx, waiting)
+					})
+				}
+				n, err := f.Wait(t.Context())
+				check(want, n, err, ctx)
+				cancel()
+			}
+		})
+	}
+	wg.Wait()
+	require.NoError(t, p.Drain(t.Context()))
+}
+
+// An ownResult is the error of one task.
+type ownResult int
+
+func (ownResult) Error() string { return "somebody's own" }
 
 // After everything of the above the pool has its whole capacity, and not more.
 func TestPoolCapacitySurvives(t *testing.T) {

@@ -303,6 +303,21 @@ func TestDoPrefersTheResult(t *testing.T) {
 	})
 }
 
+// The same holds for a future whose task ends as the context of the wait does.
+func TestFuturePrefersTheResult(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := bulkhead.NewPool(bulkhead.PoolConfig{Core: 1, Max: 1})
+		defer p.Close()
+		for range 200 {
+			h := submitHeld(t, t.Context(), p)
+			ctx, cancel := context.WithCancel(t.Context())
+			v, err := h.Wait(lateDone{ctx, func() { h.finish(); synctest.Wait(); cancel() }})
+			require.NoError(t, err)
+			require.Equal(t, 1, v)
+		}
+	})
+}
+
 // A lateDone does something when it is asked for its Done channel.
 type lateDone struct {
 	context.Context

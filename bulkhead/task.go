@@ -5,35 +5,49 @@ import (
 	"runtime/debug"
 )
 
-// A task is the part of a submission that does not depend on its result type.
+// A task is what a pool holds of a submission until it has ended. It knows
+// nothing of the type of the value, and may come to serve another submission
+// after that: see [worker.newTask].
 type task struct {
-	body body
-	done chan struct{} // closed when the task has ended, or will never run
+	body   body
+	result *result // that of the future; nil if the caller of Do waits instead
+	info   *Info   // where to say how the task fared, if that is wanted
+	worker *worker // to which it was handed on arrival; nil if that could not be
 
-	// err is written by whoever ends the task, before done is closed, and read
-	// after.
-	err error
-
-	info *Info // where to say how the task fared, if that is wanted
+	// bell gets a message when the task has ended, if somebody wants it, who is the
+	// only one and may have left by then; there is room for it. err is written
+	// before that and read after.
+	bell chan struct{}
+	err  error
 
 	// Guarded by the pool's mutex, except that ctx belongs to the worker while
 	// the task runs.
 	ctx        context.Context
 	state      taskState
+	wanted     bool          // the message of the bell
 	orphan     bool          // a worker has it, and its caller, in Do, has left
 	stop       func() bool   // ends watching ctx; nil unless the task waits and is watched
 	admitted   chan struct{} // closed when the task gets in from the door; nil unless it was there
 	prev, next *task
 }
 
-// A body is what a task does, with its result type hidden.
+// want has the bell rung at the end. It is called under the pool's mutex, or
+// before anybody else knows of t.
+func (t *task) want() {
+	t.wanted = true
+	if t.bell == nil {
+		t.bell = make(chan struct{}, 1)
+	}
+}
+
+// A body is what a task does.
 type body interface {
 	// run calls the function of the task and keeps its value.
 	run(ctx context.Context) error
 
-	// replace makes the fallback the function of the task. It reports false if
-	// the fallback is for another type.
-	replace(OnFull) bool
+	// replaced returns the body with the fallback in place of its function. It
+	// returns nil if the fallback is for another type.
+	replaced(OnFull) body
 }
 
 type taskState uint8

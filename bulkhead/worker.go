@@ -2,6 +2,7 @@ package bulkhead
 
 import (
 	"slices"
+	"sync/atomic"
 	"time"
 )
 
@@ -19,6 +20,8 @@ type worker struct {
 	// Touched by the worker alone, and by whoever claimed it before it began.
 	next    *task
 	retired bool
+
+	spare atomic.Pointer[task] // has ended, and is there for the next submission; see newTask
 
 	since time.Time // when it became idle or surplus; of no meaning in the core. Guarded by the pool's mutex
 }
@@ -59,10 +62,10 @@ func (w *worker) work() {
 func (p *Pool) finish(w *worker, t *task, o taskOutcome, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.endLocked(t, o, err)
 	if t.orphan {
 		p.orphans--
 	}
+	p.endLocked(t, o, err)
 	if p.workers <= p.cfg.Max { // or there are too many for one more task
 		if w.next = p.nextLocked(); w.next != nil {
 			p.noteLocked(w.next.info) // as active as before

@@ -1,9 +1,9 @@
 // Package metrics turns what a [watertight.Guard] decides into OpenTelemetry
-// spans and slog records.
+// spans and metrics, and slog records.
 //
 //	wt := watertight.New(policies, watertight.WithHooks(metrics.New()))
 //
-// That uses the global TracerProvider, the global propagator and
+// That uses the global TracerProvider and MeterProvider, the global propagator and
 // slog.Default(), whichever they are when something happens, so the order in
 // which a program sets things up does not matter. The package knows the
 // OpenTelemetry API only; until the program installs an SDK, nothing is
@@ -31,6 +31,10 @@
 // well, after canceled there is none, since the caller left of its own accord.
 // A call that only a breaker watches holds no permit and has no bulkhead.grant.
 //
+// What a policy with mode: observe would have turned away has the same spans, with
+// watertight.mode and without the status Error: the call went on. A wait that it would
+// not have survived is told at the end of the call, and nothing is waited for.
+//
 // A breaker that nobody called changes its state when the next call looks. The
 // span is then in the trace of that call, at that time, and
 // watertight.breaker.late_ms says how long the change had been due.
@@ -46,6 +50,7 @@
 //	watertight.limit                   grant, bulkhead.reject
 //	watertight.in_flight               grant (this call included), bulkhead.reject
 //	watertight.queued                  bulkhead.reject: the calls that were waiting
+//	watertight.mode                    rejects and transitions: observe, if the policy only observes
 //	watertight.leaked                  grant: true if the response body was never closed
 //	watertight.reason                  rejects: full, wait_timeout, open or draining
 //	watertight.retry_after_ms          rejects, if known
@@ -62,6 +67,36 @@
 //
 // Nothing comes from the request but the key, which is cut to 64 bytes, with
 // what is not printable replaced.
+//
+// # Metrics
+//
+// They have the shape of OpenTelemetry's conventions for connection pools. Most are
+// read from the Guard's snapshot when somebody collects, so calls pay nothing for them
+// and the series of a compartment go when it goes:
+//
+//	watertight.bulkhead.permits           by watertight.state: used or idle
+//	watertight.bulkhead.limit
+//	watertight.bulkhead.pending_requests  calls that wait for a permit
+//	watertight.calls                      by watertight.result: granted, canceled, or the reason of a refusal
+//	watertight.observed_calls             of those granted, by watertight.result: why they would have been refused, had the policy not mode: observe
+//	watertight.leaked                     response bodies that were never closed
+//	watertight.breaker.state              breakers by watertight.state: 1 for the one that it is in
+//	watertight.breaker.failure_rate       0 to 1; absent while there are too few calls
+//	watertight.breaker.slow_call_rate     likewise
+//	watertight.pool.workers               by watertight.state: used or idle
+//	watertight.pool.limit
+//	watertight.pool.pending_tasks
+//	watertight.policy.reloads             by watertight.result: ok or failed
+//	watertight.policy.reload_failing      1 while the latest policies are not in force
+//
+// These have watertight.policy and watertight.side, and watertight.key where it is a
+// route or a host. The key of a policy with per: header may be a secret: its compartments
+// are added up, and their rates are left out. The rest is recorded as it happens, by
+// policy and side alone:
+//
+//	watertight.bulkhead.wait_time    histogram, in seconds, of the calls that had to wait
+//	watertight.bulkhead.use_time     histogram, in seconds, from grant to release
+//	watertight.breaker.transitions   by watertight.breaker.to and watertight.breaker.cause
 //
 // # Logs
 //

@@ -56,6 +56,10 @@ func immaterial(span, parent trace.SpanContext) bool {
 }
 
 func (t *telemetry) release(ctx context.Context, e watertight.ReleaseEvent) {
+	t.recordRelease(ctx, e)
+	if t.noSpans {
+		return
+	}
 	g, _ := ctx.Value(grantKey{t}).(*grant)
 	// If the tracer panicked in grant, the context is that from before, and the
 	// grant in it, if any, one of an outer call.

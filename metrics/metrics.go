@@ -2,7 +2,10 @@ package metrics
 
 import (
 	"log/slog"
+	"sync"
+	"sync/atomic"
 
+	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 
@@ -27,22 +30,32 @@ func New(opts ...Option) watertight.Hooks {
 	for _, opt := range opts {
 		opt.apply(t)
 	}
-	return watertight.Hooks{
-		Arrive:     t.arrive,
+	h := watertight.Hooks{
 		Wait:       t.wait,
-		Grant:      t.grant,
 		Release:    t.release,
-		Reject:     t.reject,
 		Transition: t.transition,
 	}
+	if !t.noMetrics {
+		h.Attach = t.attach
+	}
+	if !t.noSpans {
+		h.Arrive, h.Grant, h.Reject, h.Observe = t.arrive, t.grant, t.reject, t.observe
+	}
+	return h
 }
 
-// A telemetry is what the hooks of one New share. Only tracers changes after
-// New.
+// A telemetry is what the hooks of one New share. Only tracers and instruments change
+// after New.
 type telemetry struct {
 	propagators propagation.TextMapPropagator // nil: the global one
+	meters      metric.MeterProvider          // nil: the global one
 	logger      *slog.Logger                  // nil: slog.Default()
+	noSpans     bool
+	noMetrics   bool
+
 	tracers     tracers
+	once        sync.Once                   // of instruments
+	instruments atomic.Pointer[instruments] // nil: none before the first Guard, or at all
 }
 
 // An Option configures [New].
@@ -61,6 +74,22 @@ func WithTracerProvider(p trace.TracerProvider) Option {
 		}
 	})
 }
+
+// WithMeterProvider sets where the metrics go. The default, also for nil, is the
+// global MeterProvider, which may be set later; the last one given wins.
+func WithMeterProvider(p metric.MeterProvider) Option {
+	return optionFunc(func(t *telemetry) {
+		if p != nil {
+			t.meters = p
+		}
+	})
+}
+
+// WithoutSpans leaves the spans out, and what they cost.
+func WithoutSpans() Option { return optionFunc(func(t *telemetry) { t.noSpans = true }) }
+
+// WithoutMetrics leaves the metrics out, and what they cost.
+func WithoutMetrics() Option { return optionFunc(func(t *telemetry) { t.noMetrics = true }) }
 
 // WithPropagators sets what finds the caller's span in the headers of a request
 // that comes without a span in its context; server side only. The default, also

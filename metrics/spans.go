@@ -33,6 +33,10 @@ func (t *telemetry) arrive(ctx context.Context, req *policy.Request) context.Con
 // wait records a wait after it has ended: most calls do not wait, and a span
 // begun before it is known whether this one does would be for nothing.
 func (t *telemetry) wait(ctx context.Context, e watertight.WaitEvent) {
+	t.recordWait(ctx, e)
+	if t.noSpans {
+		return
+	}
 	_, span := t.tracers.get().Start(ctx, waitSpan, trace.WithTimestamp(e.Arrived))
 	defer span.End(trace.WithTimestamp(e.Arrived.Add(e.Waited)))
 	if span.IsRecording() {
@@ -44,6 +48,15 @@ func (t *telemetry) wait(ctx context.Context, e watertight.WaitEvent) {
 }
 
 func (t *telemetry) reject(ctx context.Context, e watertight.RejectEvent) {
+	t.refusal(ctx, e, policy.Enforce)
+}
+
+func (t *telemetry) observe(ctx context.Context, e watertight.RejectEvent) {
+	t.refusal(ctx, e, policy.Observe)
+}
+
+// refusal records one that happened, or that would have.
+func (t *telemetry) refusal(ctx context.Context, e watertight.RejectEvent, mode policy.Mode) {
 	name := bulkheadRejectSpan
 	if e.Reason == policy.ReasonOpen {
 		name = breakerRejectSpan
@@ -54,7 +67,11 @@ func (t *telemetry) reject(ctx context.Context, e watertight.RejectEvent) {
 		return
 	}
 	reason := e.Reason.String()
-	attrs := append(attributesOf(e.Compartment, 6), reasonKey.String(reason), errorTypeKey.String(reason))
+	kind := errorTypeKey.String(reason)
+	if mode == policy.Observe {
+		kind = modeKey.String(mode.String())
+	}
+	attrs := append(attributesOf(e.Compartment, 6), reasonKey.String(reason), kind)
 	if e.Reason == policy.ReasonOpen {
 		attrs = append(attrs, breakerStateKey.String(e.Breaker.String()))
 	} else if e.Limit > 0 { // while draining, also what has no bulkhead refuses
@@ -64,6 +81,8 @@ func (t *telemetry) reject(ctx context.Context, e watertight.RejectEvent) {
 		attrs = append(attrs, retryAfterKey.Float64(milliseconds(e.RetryAfter)))
 	}
 	span.SetAttributes(attrs...)
-	// The error's own text names the key, and a description should group well.
-	span.SetStatus(codes.Error, reason)
+	if mode == policy.Enforce {
+		// The error's own text names the key, and a description should group well.
+		span.SetStatus(codes.Error, reason)
+	}
 }

@@ -50,6 +50,26 @@ func TestPassAllocations(t *testing.T) {
 	}
 }
 
+// A refusal allocates its error and one array for the values of its headers.
+func TestRefusalAllocations(t *testing.T) {
+	if raceEnabled {
+		t.Log("the race detector allocates; the run without it pins the allocations")
+		return
+	}
+	gate := newGate()
+	h := middleware.New(guard(t, costly))(gate)
+	held := gate.hold(h, "/full")
+	defer func() {
+		close(gate.open)
+		<-held
+	}()
+	for _, method := range []string{"GET", "HEAD"} {
+		w := &nullWriter{http.Header{}}
+		r := httptest.NewRequest(method, "/full", nil)
+		assert.EqualValues(t, 2, testing.AllocsPerRun(1000, func() { h.ServeHTTP(w, r) }), method)
+	}
+}
+
 func BenchmarkPass(b *testing.B) {
 	ctx, cancel := context.WithCancel(b.Context())
 	defer cancel()

@@ -128,6 +128,6 @@ func TestReverseProxyWhoseClientLeaves(t *testing.T) {
 	require.Equal(t, http.ErrAbortHandler, <-thrown)
 	c := compartment(t, g, "all", "")
 	assert.Zero(t, c.InFlight)
-	assert.Equal(t, &watertight.BreakerSnapshot{State: "closed", FailureRate: -1, SlowCallRate: -1}, c.Breaker)
+	assert.Equal(t, &watertight.BreakerSnapshot{State: "closed", FailureRate: -1, SlowCallRate: -1, MaxFailureRate: 50, MinCalls: 1}, c.Breaker)
 	assert.Equal(t, 200, do(middleware.New(g)(ok), httptest.NewRequest("GET", "/", nil)).Code)
 }

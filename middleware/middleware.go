@@ -1,7 +1,6 @@
 package middleware
 
 import (
-	"errors"
 	"net/http"
 
 	"github.com/watertight-go/watertight"
@@ -64,8 +63,9 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	call, err := h.guard.Admit(r.Context(), &req)
 	if err != nil {
-		var rejected *watertight.RejectedError
-		if !errors.As(err, &rejected) {
+		// Not errors.As: what is in the error of a caller's context is the caller's.
+		rejected, refused := err.(*watertight.RejectedError)
+		if !refused {
 			// The caller left. It may have closed only its sending half, and
 			// must not take an empty answer for a success.
 			rejected = call.Left(err)

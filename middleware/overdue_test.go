@@ -1,6 +1,7 @@
 package middleware_test
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/watertight-go/watertight/middleware"
 )
@@ -21,12 +23,14 @@ func TestOverdueIsWhatHasNotBegunToAnswer(t *testing.T) {
 		begin func(w http.ResponseWriter)
 		state string
 	}{
-		"nothing":                          {func(http.ResponseWriter) {}, "open"},
-		"headers, still buffered":          {func(w http.ResponseWriter) { w.WriteHeader(http.StatusOK) }, "open"},
-		"a little, still buffered":         {func(w http.ResponseWriter) { io.WriteString(w, "x") }, "open"},
-		"flushed":                          {func(w http.ResponseWriter) { assert.NoError(t, http.NewResponseController(w).Flush()) }, "closed"},
-		"more than the buffer":             {func(w http.ResponseWriter) { w.Write(make([]byte, 3000)) }, "closed"},
-		"more than the buffer, bit by bit": {func(w http.ResponseWriter) { io.WriteString(w, strings.Repeat("x", 2000)); w.Write(make([]byte, 100)) }, "closed"},
+		"nothing":                           {func(http.ResponseWriter) {}, "open"},
+		"headers, still buffered":           {func(w http.ResponseWriter) { w.WriteHeader(http.StatusOK) }, "open"},
+		"a little, still buffered":          {func(w http.ResponseWriter) { io.WriteString(w, "x") }, "open"},
+		"flushed":                           {func(w http.ResponseWriter) { assert.NoError(t, http.NewResponseController(w).Flush()) }, "closed"},
+		"more than the buffer":              {func(w http.ResponseWriter) { w.Write(make([]byte, 4097)) }, "closed"},
+		"as much as the buffer":             {func(w http.ResponseWriter) { w.Write(make([]byte, 4096)) }, "open"},
+		"more than the buffer, bit by bit":  {func(w http.ResponseWriter) { io.WriteString(w, strings.Repeat("x", 4000)); w.Write(make([]byte, 97)) }, "closed"},
+		"as much as the buffer, bit by bit": {func(w http.ResponseWriter) { io.WriteString(w, strings.Repeat("x", 4000)); w.Write(make([]byte, 96)) }, "open"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -46,5 +50,32 @@ func TestOverdueIsWhatHasNotBegunToAnswer(t *testing.T) {
 				synctest.Wait()
 			})
 		})
+	}
+}
+
+// What the recorder takes for sent is sent: the client has the headers, on either
+// protocol, while the handler still works.
+func TestWhatIsMoreThanTheBufferIsSent(t *testing.T) {
+	for _, http2 := range []bool{false, true} {
+		leave := make(chan struct{})
+		s := start(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			for range 4097 {
+				w.Write([]byte("x"))
+			}
+			<-leave
+		}), func(s *httptest.Server) {
+			s.EnableHTTP2 = http2
+			s.StartTLS()
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		r, err := http.NewRequestWithContext(ctx, "GET", s.URL, nil)
+		require.NoError(t, err)
+		resp, err := s.Client().Do(r)
+		close(leave)
+		if assert.NoError(t, err) {
+			assert.Equal(t, http2, resp.ProtoMajor == 2)
+			assert.EqualValues(t, 200, readAll(t, resp).StatusCode)
+		}
+		cancel()
 	}
 }

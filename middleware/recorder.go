@@ -20,9 +20,16 @@ type recorder struct {
 	sent    bool // the client has the headers
 }
 
-// buffered is how much of a body net/http keeps back, the headers with it, until
-// the handler flushes or returns.
-const buffered = 2048
+// buffered is the most of a body that net/http keeps back, the headers with it, until
+// the handler flushes or returns. On HTTP/2 it is exactly that. On HTTP/1 the first
+// 2048 bytes and the headers go on into a buffer of 4096 that they share, so that
+// long headers may be sent sooner; how much, the recorder cannot see, and does not
+// say that they are before they are.
+const buffered = 4096
+
+// sniffed is how much of a body net/http copies in ReadFrom before it lets the headers
+// go, or else keeps back like what is written.
+const sniffed = 512
 
 // send tells the breaker, once, that the client has the headers: a stream may then
 // last as long as it likes without being overdue.
@@ -143,15 +150,16 @@ func (w *recorder) flush() error {
 func (w *recorder) readFrom(src io.Reader) (n int64, err error) {
 	dst := w.ResponseWriter.(io.ReaderFrom)
 	if !w.sent {
-		first := max(0, buffered-w.written) + 1
-		n, err = dst.ReadFrom(io.LimitReader(src, int64(first)))
+		first := min(sniffed, int64(max(0, buffered-w.written))+1)
+		n, err = dst.ReadFrom(io.LimitReader(src, first))
 		if n > 0 {
 			w.record(http.StatusOK)
 			w.writing(int(n))
 		}
-		if err != nil || n < int64(first) {
+		if err != nil || n < first {
 			return n, err
 		}
+		w.send()
 	}
 	rest, err := dst.ReadFrom(src)
 	return n + rest, err

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/watertight-go/watertight"
@@ -49,49 +50,39 @@ var ofAnotherBody = [...]string{
 // refusals say nothing about who passes them on.
 func WriteRejection(w http.ResponseWriter, r *http.Request, rejected *watertight.RejectedError) {
 	status := rejected.StatusCode()
-	title, detail := describe(rejected.Reason)
-	body, err := json.Marshal(problem{
-		Type:   problemBase + rejected.Reason.String(),
-		Title:  title,
-		Status: status,
-		Detail: detail,
-		Reason: rejected.Reason.String(),
-	})
-	if err != nil { // strings and an int cannot fail
-		panic("middleware: " + err.Error())
-	}
-	body = append(body, '\n')
+	answer := answerFor(rejected.Reason, status)
 
-	prepare(w, r, rejected)
-	h := w.Header()
-	h.Set("Content-Type", "application/problem+json")
-	h.Set("Content-Length", strconv.Itoa(len(body)))
+	f := prepare(w, r, rejected)
+	f.set("Content-Type", "application/problem+json")
+	f.set("Content-Length", answer.length)
 	w.WriteHeader(status)
 	if r.Method != http.MethodHead {
 		// The client may be gone; there is nobody to tell.
-		_, _ = w.Write(body)
+		_, _ = w.Write(answer.body)
 	}
 }
 
 // prepare does what every refusal needs, whoever writes it: the headers that do
 // not depend on the body, an end to the request's body, and the word to breakers
-// further out that what follows is a refusal.
-func prepare(w http.ResponseWriter, r *http.Request, rejected *watertight.RejectedError) {
-	h := w.Header()
-	for _, other := range ofAnotherBody {
-		h.Del(other)
+// further out that what follows is a refusal. It returns what sets further headers.
+func prepare(w http.ResponseWriter, r *http.Request, rejected *watertight.RejectedError) fields {
+	f := fields{header: w.Header(), values: make([]string, 0, 5)}
+	if len(f.header) > 0 {
+		for _, other := range ofAnotherBody {
+			delete(f.header, other)
+		}
 	}
-	h.Set("Cache-Control", "no-store")
+	f.set("Cache-Control", "no-store")
 	if s := retryAfterSeconds(rejected.RetryAfter); s > 0 {
-		h.Set("Retry-After", strconv.FormatInt(s, 10))
+		f.set("Retry-After", strconv.FormatInt(s, 10))
 	} else {
-		h.Del("Retry-After")
+		delete(f.header, "Retry-After")
 	}
 	// Never on HTTP/2, where it would close the connection under the other
 	// streams. The length, not r.Body, says whether there is a body: middleware
 	// further out may have wrapped one that is empty.
 	if r.ProtoMajor == 1 && r.ContentLength != 0 {
-		h.Set("Connection", "close")
+		f.set("Connection", "close")
 		// net/http goes on to read what is owed of the body before it closes the
 		// connection. Without an end to that, callers who send nothing would hold
 		// one goroutine and one connection each, just when there are too many.
@@ -99,6 +90,65 @@ func prepare(w http.ResponseWriter, r *http.Request, rejected *watertight.Reject
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(linger))
 	}
 	ignore(w)
+	return f
+}
+
+// fields sets headers by names in canonical form. Header.Set would make a slice for
+// each; these share an array, which no other refusal shares, for a middleware
+// further out may write into what it finds in a header.
+type fields struct {
+	header http.Header
+	values []string
+}
+
+func (f *fields) set(name, value string) {
+	f.values = append(f.values, value)
+	n := len(f.values)
+	f.header[name] = f.values[n-1 : n : n]
+}
+
+// An answer is what is the same for all refusals of one reason and status.
+type answer struct {
+	body   []byte
+	length string // of body
+}
+
+// answers are those that were needed so far.
+var answers [reasons][maxStatus + 1 - minStatus]atomic.Pointer[answer]
+
+// What there is an answer for. A policy cannot give another status.
+const (
+	reasons              = int(policy.ReasonCanceled) + 1
+	minStatus, maxStatus = 400, 599
+)
+
+func answerFor(reason policy.Reason, status int) *answer {
+	if int(reason) >= reasons || status < minStatus || status > maxStatus {
+		return newAnswer(reason, status)
+	}
+	place := &answers[reason][status-minStatus]
+	a := place.Load()
+	if a == nil {
+		a = newAnswer(reason, status)
+		place.Store(a) // whoever is second stores the same
+	}
+	return a
+}
+
+func newAnswer(reason policy.Reason, status int) *answer {
+	title, detail := describe(reason)
+	body, err := json.Marshal(problem{
+		Type:   problemBase + reason.String(),
+		Title:  title,
+		Status: status,
+		Detail: detail,
+		Reason: reason.String(),
+	})
+	if err != nil { // strings and an int cannot fail
+		panic("middleware: " + err.Error())
+	}
+	body = append(body, '\n')
+	return &answer{body, strconv.Itoa(len(body))}
 }
 
 // linger is how long a refused caller may go on to send its body. One that is cut

@@ -115,6 +115,26 @@ func TestProblemDocument(t *testing.T) {
 	}
 }
 
+// Refusals share nothing that a middleware further out could write into.
+func TestRefusalsShareNoHeader(t *testing.T) {
+	refuse := func() http.Header {
+		w := httptest.NewRecorder()
+		r := httptest.NewRequest("POST", "/", strings.NewReader("body"))
+		middleware.WriteRejection(w, r, &watertight.RejectedError{Reason: policy.ReasonFull, RetryAfter: time.Second})
+		return w.Header()
+	}
+	first, untouched := refuse(), refuse()
+	require.Len(t, first, 5)
+	for name := range first {
+		first.Add(name, "added")
+		first[name][0] = "changed"
+	}
+	for _, values := range first {
+		assert.Equal(t, []string{"changed", "added"}, values, "each value has a slice of its own")
+	}
+	assert.Equal(t, untouched, refuse())
+}
+
 // Each problem type points at a heading that exists.
 func TestProblemTypesAreDocumented(t *testing.T) {
 	doc, err := os.ReadFile("../docs/rejections.md")

@@ -51,7 +51,7 @@ func TestACopyUnderWayIsNotOverdue(t *testing.T) {
 		"copied, the source hangs":                  {"source", func(w http.ResponseWriter, s io.Reader) { io.Copy(w, s) }, much, "closed"},
 		"copied, the source hangs soon":             {"source", func(w http.ResponseWriter, s io.Reader) { io.Copy(w, s) }, 10, "open"},
 		"copied, the source hangs at once":          {"source", func(w http.ResponseWriter, s io.Reader) { io.Copy(w, s) }, 0, "open"},
-		"copied after some bytes, the source hangs": {"source", func(w http.ResponseWriter, s io.Reader) { w.Write(make([]byte, 2048)); io.Copy(w, s) }, 1, "closed"},
+		"copied after some bytes, the source hangs": {"source", func(w http.ResponseWriter, s io.Reader) { w.Write(make([]byte, 4096)); io.Copy(w, s) }, 1, "closed"},
 		"copied, the client hangs":                  {"client", func(w http.ResponseWriter, s io.Reader) { io.Copy(w, s) }, 100_000, "closed"},
 		"written, the client hangs":                 {"client", func(w http.ResponseWriter, _ io.Reader) { w.Write(make([]byte, much)) }, 0, "closed"},
 		"a string, the client hangs":                {"client", func(w http.ResponseWriter, _ io.Reader) { io.WriteString(w, strings.Repeat("x", much)) }, 0, "closed"},
@@ -93,8 +93,8 @@ func TestACopyUnderWayIsNotOverdue(t *testing.T) {
 // The writer beneath gets the file itself, which the operating system can send
 // without our help, and every byte of it once.
 func TestFilesAreCopiedByTheWriterBeneath(t *testing.T) {
-	for _, size := range []int{0, 1, 2047, 2048, 2049, 2050, 10_000} {
-		for _, before := range []int{0, 1, 2048, 2049, 5000} {
+	for _, size := range []int{0, 1, 511, 512, 513, 2048, 2049, 4096, 4097, 10_000} {
+		for _, before := range []int{0, 1, 2048, 2049, 4096, 4097, 6000} {
 			name := filepath.Join(t.TempDir(), "file")
 			content := strings.Repeat("0123456789", size/10+1)[:size]
 			require.NoError(t, os.WriteFile(name, []byte(content), 0o600))
@@ -111,7 +111,7 @@ func TestFilesAreCopiedByTheWriterBeneath(t *testing.T) {
 			h.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
 			assert.Equal(t, content, w.Body.String()[before:], "%d after %d", size, before)
 			require.NotEmpty(t, w.sources)
-			if size > 2049 {
+			if size > 512 {
 				assert.Same(t, f, w.sources[len(w.sources)-1])
 			}
 		}

@@ -180,6 +180,7 @@ func (p *problems) breaker(d *breakerDraft) *BreakerSettings {
 			MaxWait:      p.duration(&d.halfOpenMaxWait, 0, 0),
 		},
 		Settle: d.settle.v,
+		Force:  d.force.v,
 	}
 	b.Backoff = p.backoff(d, b.OpenFor)
 	if b.HalfOpen.ProbeTimeout == 0 {

@@ -145,6 +145,9 @@ type Breaker struct {
 	// Settle says when the outcome of a client's call is known. Zero:
 	// SettleHeaders.
 	Settle Settle
+	// Force holds the breaker open or closed, whatever the rest says, for as long
+	// as the policy is in use. Zero: ForceNone.
+	Force Force
 }
 
 // Backoff says how the time that a breaker stays open differs from OpenFor. In a

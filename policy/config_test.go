@@ -50,6 +50,7 @@ func TestProblemsOfConfigs(t *testing.T) {
 		{breaker(policy.Breaker{Backoff: policy.Backoff{Max: time.Second}}), `policy "a": breaker.openFor.max is 1s; it must be at least initial, 30s`},
 		{breaker(policy.Breaker{Backoff: policy.Backoff{Jitter: math.NaN()}}), `policy "a": breaker.openFor.jitter is NaN; it must be a share: at least 0, less than 1`},
 		{breaker(policy.Breaker{Backoff: policy.Backoff{Max: time.Minute, Multiplier: math.Inf(1)}}), `policy "a": breaker.openFor.multiplier is +Inf; it must be a number: at least 1.1, at most 100`},
+		{breaker(policy.Breaker{Force: 3}), `policy "a": breaker.force is Force(3); it must be ForceNone, ForceOpen or ForceClosed`},
 		{breaker(policy.Breaker{Settle: 2}), `policy "a": breaker.settle is Settle(2); it must be SettleHeaders or SettleBody`},
 		{breaker(policy.Breaker{Window: policy.Window{Calls: -1}}), `policy "a": breaker.window.calls is -1; it must be 1 to 1000000`},
 		{breaker(policy.Breaker{FailureStatus: []policy.StatusRange{{}}}), `policy "a": breaker.failureStatus[0] is 0; a status must be 100 to 999`},
@@ -128,6 +129,7 @@ var configs = rapid.Custom(func(t *rapid.T) policy.Config {
 					RetryAfter: time.Duration(mostly("openFor.retryAfter", 60, -1)) * time.Second,
 				},
 				Settle: policy.Settle(mostly("settle", 1, 0)),
+				Force:  policy.Force(mostly("force", 2, 0)),
 				HalfOpen: policy.HalfOpen{
 					Calls:        mostly("halfOpen.calls", 3, -1),
 					ProbeTimeout: time.Duration(mostly("probeTimeout", 5, 100_000)) * time.Hour,
@@ -213,6 +215,7 @@ func fileOf(t require.TestingT, c policy.Config) []byte {
 				breaker["openFor"] = openFor
 			}
 			put(breaker, "settle", b.Settle.String(), b.Settle != policy.SettleHeaders)
+			put(breaker, "force", b.Force.String(), b.Force != policy.ForceNone)
 			put(halfOpen, "calls", b.HalfOpen.Calls, b.HalfOpen.Calls != 0)
 			put(halfOpen, "probeTimeout", b.HalfOpen.ProbeTimeout, b.HalfOpen.ProbeTimeout != 0)
 			put(halfOpen, "maxWait", b.HalfOpen.MaxWait, b.HalfOpen.MaxWait != 0)

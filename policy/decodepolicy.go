@@ -258,6 +258,7 @@ func (d *decoder) breaker(n *yaml.Node, name string) *breakerDraft {
 		slowCallRate: read(d, o, "slowCallRate", readRate),
 		minCalls:     read(d, o, "minCalls", readCount),
 		settle:       read(d, o, "settle", readSettle),
+		force:        read(d, o, "force", readForce),
 	}
 	d.openFor(o, name+".openFor", b)
 	if n := o.values["window"]; n != nil {

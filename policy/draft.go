@@ -120,6 +120,7 @@ type breakerDraft struct {
 	halfOpenMaxWait   field[time.Duration]
 	failureStatusList field[[]field[StatusRange]]
 	settle            field[Settle]
+	force             field[Force]
 }
 
 type rejectDraft struct {

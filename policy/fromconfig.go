@@ -155,6 +155,7 @@ func breakerDraftOf(p *problems, c *Breaker, label string) *breakerDraft {
 		probeTimeout:    given(label+".halfOpen.probeTimeout", c.HalfOpen.ProbeTimeout),
 		halfOpenMaxWait: given(label+".halfOpen.maxWait", c.HalfOpen.MaxWait),
 		settle:          given(label+".settle", c.Settle),
+		force:           given(label+".force", c.Force),
 	}
 	if c.Backoff != (Backoff{}) {
 		d.openFor.name += ".initial" // as in a file
@@ -162,6 +163,10 @@ func breakerDraftOf(p *problems, c *Breaker, label string) *breakerDraft {
 	if int(c.Settle) >= len(settleNames) {
 		d.settle.bad = true
 		p.errorf(at{}, "%s is %v; it must be SettleHeaders or SettleBody", d.settle.name, c.Settle)
+	}
+	if int(c.Force) >= len(forceNames) {
+		d.force.bad = true
+		p.errorf(at{}, "%s is %v; it must be ForceNone, ForceOpen or ForceClosed", d.force.name, c.Force)
 	}
 	d.probeTimeout.v = max(0, c.HalfOpen.ProbeTimeout)
 	d.failureStatusList.set = c.FailureStatus != nil

@@ -40,8 +40,10 @@ func FuzzParse(f *testing.F) {
 		for i, r := range set.Rules() {
 			require.Equal(t, i, r.Index)
 			require.NotEmpty(t, r.Name)
-			require.False(t, names[r.Name], "name %q twice", r.Name)
-			names[r.Name] = true
+			// In a ServiceComb file each side has names of its own.
+			require.False(t, names[r.Name] || names[r.Side.String()+r.Name], "name %q twice", r.Name)
+			names[r.Side.String()+r.Name] = true
+			names[r.Name] = r.Side == policy.Both
 			require.Equal(t, r.Exempt, r.Bulkhead == nil && r.Breaker == nil)
 			for reason := policy.ReasonFull; reason <= policy.ReasonCanceled; reason++ {
 				require.True(t, r.RejectStatus(reason) >= 400 && r.RejectStatus(reason) <= 599)

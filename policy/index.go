@@ -87,7 +87,7 @@ func (ix *index) add(r *Rule) {
 		e := &r.entries[i]
 		g, decided := ix.place(e)
 		c.entry = e
-		c.decided = decided && len(e.headers) == 0 && len(e.query) == 0 && len(e.not) == 0
+		c.decided = decided && len(e.headers) == 0 && len(e.query) == 0 && len(e.not) == 0 && e.caller == ""
 		g.add(int32(len(ix.candidates)), e.methods)
 		ix.candidates = append(ix.candidates, c)
 	}
@@ -196,9 +196,7 @@ func (s *search) followHost() {
 	cut := max(0, len(name)-maxHostName-1)
 	var buf [maxHostName + 1]byte
 	lower := appendLower(buf[:0], name[cut:], len(buf))
-	if cut == 0 {
-		s.followPort(s.hosts[string(lower)])
-	}
+	s.followPort(s.hosts[string(lower)])
 	end := len(lower)
 	for range s.labels {
 		for end--; end >= 0 && lower[end] != '.'; {

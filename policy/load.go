@@ -11,16 +11,17 @@ import (
 // error.
 const maxFile = 1 << 20
 
-// Load reads and checks a policy file; the package documentation gives its form.
-// If the file can be read but is not right, the error is of type [Errors] and
+// Load reads and checks a policy file; the package documentation gives its form,
+// and the governance files of ServiceComb and Spring Cloud Huawei are read too. They
+// are told apart by what they hold. If the file can be read but is not right, the error is of type [Errors] and
 // holds every problem with its line and column; else it wraps what the file
 // system said, such as [io/fs.ErrNotExist]. A file may have up to 1 MiB.
-func Load(path string) (*Set, error) {
+func Load(path string, opts ...LoadOption) (*Set, error) {
 	data, err := readFile(path)
 	if err != nil {
 		return nil, err
 	}
-	return Parse(path, data)
+	return Parse(path, data, opts...)
 }
 
 // readFile returns what a file holds, or as much of it as shows that it is too big.
@@ -39,8 +40,8 @@ func readFile(path string) ([]byte, error) {
 
 // Parse is [Load] for a file that is already in memory. The name is only for
 // messages. The error is of type [Errors].
-func Parse(name string, data []byte) (*Set, error) {
-	set, err := parse(name, data)
+func Parse(name string, data []byte, opts ...LoadOption) (*Set, error) {
+	set, err := parse(name, data, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -51,13 +52,21 @@ func Parse(name string, data []byte) (*Set, error) {
 // versionDigits are enough to tell apart the versions of a file.
 const versionDigits = 12
 
-func parse(name string, data []byte) (*Set, error) {
+func parse(name string, data []byte, opts []LoadOption) (*Set, error) {
 	p := &problems{file: name}
 	if len(data) > maxFile {
 		p.errorf(at{1, 1}, "a policy file may have at most %d bytes", maxFile)
 		return nil, p.errors
 	}
-	root := p.document(data)
+	docs := p.documents(data)
+	switch roots := rootsOf(docs); {
+	case belongsToServiceComb(roots):
+		return p.serviceComb(data, roots, newLoadOptions(opts))
+	case p.foreign(data, roots):
+		sortByPosition(p.errors)
+		return nil, p.errors
+	}
+	root := p.document(docs)
 	if root == nil {
 		sortByPosition(p.errors)
 		return nil, p.errors

@@ -98,6 +98,7 @@ policies:
       halfOpen: {calls: 8, probeTimeout: 0, maxWait: 9s}
       failureStatus: [429, 500-503, "505"]
       settle: body
+      force: closed
     reject:
       status: {full: 429, wait_timeout: 503, open: 599, draining: 400, canceled: 499}
       retryAfter: 0
@@ -116,6 +117,7 @@ policies:
 	assert.Equal(t, 7*time.Second, b.OpenFor)
 	assert.Equal(t, policy.Backoff{Max: 8 * time.Minute, Multiplier: 1.5, Jitter: 0.25, RetryAfter: 9 * time.Minute}, b.Backoff)
 	assert.Equal(t, policy.SettleBody, b.Settle)
+	assert.Equal(t, policy.ForceClosed, b.Force)
 	assert.Equal(t, 8, b.HalfOpen.Calls)
 	assert.Negative(t, b.HalfOpen.ProbeTimeout, "0 in a file turns it off")
 	assert.Equal(t, 9*time.Second, b.HalfOpen.MaxWait)

@@ -69,6 +69,9 @@ func (s *Set) Match(r *Request) (d Decision) {
 	switch r.Side {
 	case Server:
 	case Client:
+		if s.hosted && r.Host == "" {
+			return d
+		}
 		ix = &s.client
 	default:
 		return d
@@ -99,6 +102,7 @@ type entry struct {
 	headers []valueCondition
 	query   []valueCondition
 	not     []entry
+	caller  string // of a ServiceComb file: the service that calls a server; empty: any
 }
 
 // A valueCondition is what a value of the header or parameter with that name must
@@ -133,6 +137,9 @@ func (e *entry) match(p *parts) bool {
 		if h := &e.headers[i]; !h.matchAny(p.header[h.name]) {
 			return false
 		}
+	}
+	if e.caller != "" && !calledBy(p.header, e.caller) {
+		return false
 	}
 	for i := range e.query {
 		if !matchQuery(p.query, &e.query[i]) {

@@ -62,7 +62,7 @@ func TestMatchNamedIsMatchWithThePolicyFirst(t *testing.T) {
 			return
 		}
 		d := want.Match(req)
-		assert.Equal(t, names(d), names(got))
+		assert.Equal(t, decided(d), decided(got))
 
 		// Patterns are those of the policies themselves.
 		usual := set.Match(req)
@@ -82,7 +82,7 @@ func TestMatchNamedIsMatchWithThePolicyFirst(t *testing.T) {
 	})
 }
 
-func names(d policy.Decision) (names [3]string) {
+func decided(d policy.Decision) (names [3]string) {
 	for i, r := range []*policy.Rule{d.Bulkhead, d.Breaker, d.Exempt} {
 		if r != nil {
 			names[i] = r.Name

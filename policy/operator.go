@@ -16,6 +16,7 @@ type operator struct {
 	text string         // what the text is held against
 	part []byte         // text again; only of operatorContains
 	expr *regexp.Regexp // text as an expression; only of operatorRegexp
+	than comparison     // text as a comparison; only of operatorCompare
 }
 
 type operatorKind uint8
@@ -26,6 +27,7 @@ const (
 	operatorSuffix
 	operatorContains
 	operatorRegexp
+	operatorCompare
 )
 
 var operatorNames = [...]string{
@@ -34,6 +36,7 @@ var operatorNames = [...]string{
 	operatorSuffix:   "suffix",
 	operatorContains: "contains",
 	operatorRegexp:   "regexp",
+	operatorCompare:  "compare",
 }
 
 // newOperator compiles an operator, or says in the error what is wrong with the text.
@@ -75,6 +78,8 @@ func (o *operator) match(s string) bool {
 		return strings.Contains(s, o.text)
 	case operatorRegexp:
 		return o.expr.MatchString(s)
+	case operatorCompare:
+		return o.than.match(s)
 	}
 	return s == o.text
 }
@@ -90,6 +95,8 @@ func (o *operator) matchBytes(b []byte) bool {
 		return bytes.Contains(b, o.part)
 	case operatorRegexp:
 		return o.expr.Match(b)
+	case operatorCompare:
+		return o.than.match(string(b))
 	}
 	return string(b) == o.text
 }

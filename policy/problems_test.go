@@ -71,12 +71,6 @@ func TestProblemsOfFiles(t *testing.T) {
 		{"version: 1\nbudget: {total: 200}\npolicies: []\n", []string{
 			`2:1: the key "budget" is not supported by this version yet; leave it out`,
 		}},
-		{"servicecomb:\n  matchGroup: {}\n", []string{
-			`1:1: the key "servicecomb" belongs to a ServiceComb file, which this version does not read yet`,
-		}},
-		{"servicecomb.bulkhead.a: x\n", []string{
-			`1:1: the key "servicecomb.bulkhead.a" belongs to a ServiceComb file, which this version does not read yet`,
-		}},
 		{"version: 1\ndefaults: {maxCompartments: 0, idle: 0}\npolicies: []\n", []string{
 			`2:29: defaults.maxCompartments is 0; it must be 1 to 1000000000`,
 			`2:38: defaults.idle is 0; it must be more than 0, at most 8760h`,
@@ -433,6 +427,12 @@ breaker: {failureStatus: }`, []string{
 		}},
 		{`breaker: {settle: trailers}`, []string{
 			`4:23: policy "a": breaker.settle is "trailers"; it must be headers or body`,
+		}},
+		{`breaker: {force: Open}`, []string{
+			`4:22: policy "a": breaker.force is "Open"; it must be open or closed; did you mean open?`,
+		}},
+		{`breaker: {force: none}`, []string{
+			`4:22: policy "a": breaker.force is "none"; it must be open or closed`,
 		}},
 		{`breaker: {settle: Body}`, []string{
 			`4:23: policy "a": breaker.settle is "Body"; it must be headers or body; did you mean body?`,

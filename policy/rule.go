@@ -80,6 +80,8 @@ type BreakerSettings struct {
 	// Settle is for the client side. On a server a call is settled when its
 	// handler returns.
 	Settle Settle
+	// Force holds the breaker in one state, if it is not ForceNone.
+	Force Force
 
 	failures statusSet
 }

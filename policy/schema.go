@@ -18,9 +18,9 @@ var (
 	policyScope   = scope{"a policy", []string{"name", "side", "match", "per", "mode", "bulkhead", "breaker", "reject", "exempt"}, nil}
 	matchScope    = scope{"an entry of match", []string{"method", "path", "route", "host", "headers", "query", "not"}, nil}
 	notScope      = scope{"an entry of not", []string{"method", "path", "route", "host", "headers", "query"}, nil}
-	textScope     = scope{"a condition on a text", operatorNames[:], nil}
+	textScope     = scope{"a condition on a text", operatorNames[:operatorCompare], nil}
 	bulkheadScope = scope{"bulkhead", []string{"maxConcurrent", "maxQueue", "maxWait"}, []string{"adaptive"}}
-	breakerScope  = scope{"breaker", []string{"failureRate", "slowCall", "slowCallRate", "window", "minCalls", "openFor", "halfOpen", "failureStatus", "settle"}, nil}
+	breakerScope  = scope{"breaker", []string{"failureRate", "slowCall", "slowCallRate", "window", "minCalls", "openFor", "halfOpen", "failureStatus", "settle", "force"}, nil}
 	openForScope  = scope{"openFor", []string{"initial", "max", "multiplier", "jitter", "retryAfter"}, nil}
 	windowScope   = scope{"window", []string{"calls", "time"}, nil}
 	halfOpenScope = scope{"halfOpen", []string{"calls", "probeTimeout", "maxWait"}, nil}
@@ -31,20 +31,12 @@ var (
 	scopes = []*scope{&fileScope, &defaultsScope, &policyScope, &matchScope, &textScope, &bulkheadScope, &breakerScope, &openForScope, &windowScope, &halfOpenScope, &rejectScope, &statusScope}
 )
 
-// isServiceComb reports whether a key at the top of a file belongs to the
-// governance files of ServiceComb and Spring Cloud Huawei.
-func isServiceComb(key string) bool {
-	return key == "servicecomb" || strings.HasPrefix(key, "servicecomb.")
-}
-
 // problemWith says what is wrong with a key that s does not have and what to
 // write instead, and returns the keys of s that may have been meant.
 func (s *scope) problemWith(key string) (msg string, meant []string) {
 	switch {
 	case slices.Contains(s.later, key):
 		return "the key " + quote(key) + " is not supported by this version yet; leave it out", nil
-	case s == &fileScope && isServiceComb(key):
-		return "the key " + quote(key) + " belongs to a ServiceComb file, which this version does not read yet", s.keys
 	}
 	msg = "unknown key " + quote(key)
 	for _, other := range scopes {

@@ -10,6 +10,7 @@ type Set struct {
 	warnings []*Error
 	routes   bool
 	version  string
+	hosted   bool // of a ServiceComb file: no policy is about a client's request without a host
 }
 
 // Rules returns the compiled policies in order. The caller must not change

@@ -6,23 +6,35 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"sort"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 )
 
-// document returns the one document of a file. If it returns nil, it has reported
-// why.
-func (p *problems) document(data []byte) *yaml.Node {
-	docs, err := documents(data)
+// maxDocuments bounds how many documents of a file are read. A native file has one,
+// but an application of Spring may keep many in one file.
+const maxDocuments = 1000
+
+// documents returns the documents of a file that are not empty. What keeps the rest of
+// the file from being read is reported.
+func (p *problems) documents(data []byte) []*yaml.Node {
+	docs, err := documents(data, maxDocuments)
 	if err != nil {
-		p.syntax(data, err)
-	} else if len(docs) == 0 || isNull(docs[0].Content[0]) {
-		p.errorf(at{1, 1}, "the file is empty; a policy file starts with version: 1 and a list of policies")
-		return nil
+		at, msg := syntaxProblem(data, err)
+		p.errorf(at, "%s", "the file is not valid YAML: "+msg)
 	}
-	if len(docs) > 1 {
+	return slices.DeleteFunc(docs, func(doc *yaml.Node) bool { return isNull(doc.Content[0]) })
+}
+
+// document returns the one document of a native file. If it returns nil, it has
+// reported why, or something else was wrong.
+func (p *problems) document(docs []*yaml.Node) *yaml.Node {
+	switch {
+	case len(docs) == 0 && len(p.errors) == 0:
+		p.errorf(at{1, 1}, "the file is empty; a policy file starts with version: 1 and a list of policies")
+	case len(docs) > 1:
 		p.errorf(place(docs[1]), "a second document starts here; a policy file holds one: put all policies into one list")
 	}
 	if len(docs) == 0 {
@@ -31,9 +43,9 @@ func (p *problems) document(data []byte) *yaml.Node {
 	return docs[0].Content[0]
 }
 
-// documents reads at most the first two documents of a file: one too many is
-// enough to know. With an error it returns those that came before it.
-func documents(data []byte) (docs []*yaml.Node, err error) {
+// documents reads at most limit documents. With an error it returns those that came
+// before it.
+func documents(data []byte, limit int) (docs []*yaml.Node, err error) {
 	// The parser reports errors as values, but it also has panics for what it
 	// holds impossible. A file must never take the process down.
 	defer func() {
@@ -42,7 +54,7 @@ func documents(data []byte) (docs []*yaml.Node, err error) {
 		}
 	}()
 	dec := yaml.NewDecoder(bytes.NewReader(data))
-	for len(docs) < 2 {
+	for len(docs) < limit {
 		doc := new(yaml.Node)
 		if err := dec.Decode(doc); errors.Is(err, io.EOF) {
 			break
@@ -72,16 +84,16 @@ var hints = []struct{ part, hint string }{
 
 const starHint = `text that starts with * or & must be in quotes, as in "*.internal"`
 
-// syntax reports an error of the YAML parser.
-func (p *problems) syntax(data []byte, err error) {
-	msg := "the file is not valid YAML: " + yamlPrefix.ReplaceAllString(err.Error(), "")
+// syntaxProblem says where and what is wrong with what the YAML parser refuses.
+func syntaxProblem(data []byte, err error) (at, string) {
+	msg := yamlPrefix.ReplaceAllString(err.Error(), "")
 	for _, h := range hints {
 		if strings.Contains(msg, h.part) {
 			msg += "; " + h.hint
 			break
 		}
 	}
-	p.errorf(locate(data, err.Error()), "%s", msg)
+	return locate(data, err.Error()), msg
 }
 
 // locate finds where the parser can first have known of an error: the shortest
@@ -92,7 +104,7 @@ func (p *problems) syntax(data []byte, err error) {
 // are some 30 rounds at most, and that only to report an error.
 func locate(data []byte, text string) at {
 	fails := func(end int) bool {
-		_, err := documents(data[:end])
+		_, err := documents(data[:end], maxDocuments)
 		return err != nil && err.Error() == text
 	}
 	// Where each line ends. The last one fails, so both searches find some end

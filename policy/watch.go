@@ -22,6 +22,7 @@ const (
 // number of goroutines.
 type Watcher struct {
 	path string
+	opts []LoadOption
 	set  atomic.Pointer[Set]
 	seen sighting // what was last told, at first by Watch; belongs to Run then
 	runs atomic.Bool
@@ -33,16 +34,16 @@ type Watcher struct {
 //
 // A file that cannot be loaded is an error here, at the start of a program. Later
 // on it is none: what was good stays in force.
-func Watch(path string) (*Watcher, error) {
+func Watch(path string, opts ...LoadOption) (*Watcher, error) {
 	seen, data := look(path)
 	if seen.err != nil {
 		return nil, seen.err
 	}
-	set, err := Parse(path, data)
+	set, err := Parse(path, data, opts...)
 	if err != nil {
 		return nil, err
 	}
-	w := &Watcher{path: path, seen: seen}
+	w := &Watcher{path: path, opts: opts, seen: seen}
 	w.set.Store(set)
 	return w, nil
 }
@@ -99,7 +100,7 @@ func (w *Watcher) load(seen sighting, data []byte) (*Set, error) {
 	if seen.err != nil {
 		return nil, seen.err
 	}
-	set, err := Parse(w.path, data)
+	set, err := Parse(w.path, data, w.opts...)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,14 @@
+module github.com/watertight-go/watertight/internal/conformance
+
+go 1.26.0
+
+require (
+	github.com/coder/websocket v1.8.15
+	github.com/go-chi/chi/v5 v5.5.0
+	github.com/stretchr/testify v1.12.1
+	github.com/watertight-go/watertight v0.0.0
+)
+
+require go.yaml.in/yaml/v3 v3.0.6 // indirect
+
+replace github.com/watertight-go/watertight => ../..

@@ -1,0 +1,66 @@
+package metrics
+
+import (
+	"slices"
+	"sync"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/watertight-go/watertight"
+	"github.com/watertight-go/watertight/policy"
+)
+
+// stateKey is which state something is in: a permit or a worker, used or idle; a
+// breaker.
+const stateKey = attribute.Key("watertight.state")
+
+// grantedResult is the result of a call that was let in.
+const grantedResult = "granted"
+
+// labels are the attributes of one compartment's metrics: policy and side, and the key
+// where it comes from the router or is a host, of which the table of compartments
+// bounds the number. Any other key may be a secret; the compartments of a policy with
+// such keys share their labels, and what is observed for each is added up.
+type labels struct {
+	attributes []attribute.KeyValue
+	shared     bool
+}
+
+func newLabels(c *watertight.CompartmentSnapshot) labels {
+	l := labels{attributes: make([]attribute.KeyValue, 0, 4)}
+	l.attributes = append(l.attributes, policyKey.String(c.Policy), sideKey.String(c.Side))
+	switch c.Per {
+	case policy.PerRoute.String(), policy.PerHost.String():
+		l.attributes = append(l.attributes, keyKey.String(keyText(c.Key)))
+	case policy.PerHeader.String():
+		l.shared = true
+	}
+	return l
+}
+
+// with returns an option with these labels and more.
+func (l labels) with(more ...attribute.KeyValue) metric.MeasurementOption {
+	return metric.WithAttributeSet(attribute.NewSet(append(slices.Clip(l.attributes), more...)...))
+}
+
+// places holds the attributes of what is recorded as it happens, by place: made once, and
+// in the slice that Record takes, since both are allocated.
+type places struct{ m sync.Map }
+
+// A place is what such metrics divide by. It has no key: what is recorded as it happens
+// stays in the SDK for as long as the process lives, and keys come and go.
+type place struct {
+	policy string
+	side   policy.Side
+}
+
+func (p *places) options(c watertight.Compartment) []metric.RecordOption {
+	at := place{c.Policy, c.Side}
+	o, ok := p.m.Load(at)
+	if !ok {
+		set := attribute.NewSet(policyKey.String(c.Policy), sideKey.String(c.Side.String()))
+		o, _ = p.m.LoadOrStore(at, []metric.RecordOption{metric.WithAttributeSet(set)})
+	}
+	return o.([]metric.RecordOption)
+}

@@ -16,6 +16,7 @@ type combFields struct {
 	label   string // before the name of a key, in messages
 	place   at
 	values  map[string]*yaml.Node
+	unknown bool // there are keys that mean nothing, reported
 	dropped bool // ServiceComb drops the section for what is wrong
 }
 
@@ -51,6 +52,7 @@ func (c *comb) fields(n *yaml.Node, label, what string, known, idle []string, mi
 					msg = "did you mean " + quote(near) + "?"
 				}
 			}
+			f.unknown = true
 			c.findf(at, "%sunknown key %s; %s", owner, quote(key.Value), msg)
 		default:
 			if line, ok := lines[key.Value]; ok {
@@ -67,7 +69,7 @@ func (c *comb) fields(n *yaml.Node, label, what string, known, idle []string, mi
 // and then left out too, as it is for ServiceComb.
 func (f *combFields) get(key string) *yaml.Node {
 	n := f.values[key]
-	if n != nil && isNull11(n) {
+	if n != nil && (isNull11(n) || n.Kind == yaml.ScalarNode && n.Value == "") {
 		f.c.findf(place(n), "%s%s is empty; give it a value, or leave it out", f.label, key)
 		return nil
 	}
@@ -171,10 +173,7 @@ func (f *combFields) rate(key string, def float64) float64 {
 // duration reads a duration of at least least, and of a year at most.
 func (f *combFields) duration(key string, least, def time.Duration) time.Duration {
 	n := f.get(key)
-	if n == nil || n.Kind == yaml.ScalarNode && n.Value == "" {
-		if n != nil {
-			f.c.findf(place(n), "%s%s is empty; give it a value, or leave it out", f.label, key)
-		}
+	if n == nil {
 		return def
 	}
 	v, ok := parseDuration11(n.Value)

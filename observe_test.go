@@ -84,7 +84,7 @@ func TestDryRunOfABurst(t *testing.T) {
 		c := calls.run(t, g)
 		assert.Equal(t, map[string]uint64{"full": 19, "wait_timeout": 21, "open": 0}, c.Observed, "one at once, and nine more within 95ms")
 		assert.EqualValues(t, 50, c.Granted)
-		assert.Equal(t, &watertight.BulkheadSnapshot{Limit: 1, Peak: 50}, c.Bulkhead, "the limit that it would have, and who was inside")
+		assert.Equal(t, &watertight.BulkheadSnapshot{Limit: 1, Peak: 50, MaxQueue: 30, MaxWaitMs: 95}, c.Bulkhead, "the limit that it would have, and who was inside")
 		assert.Equal(t, "observe", c.Mode)
 	})
 }
@@ -232,7 +232,7 @@ func TestReloadChangesTheMode(t *testing.T) {
 		}
 		g.Reload(set(t, "per: policy, "+limits))
 		c := compartment(t, g, "p", "")
-		assert.Equal(t, &watertight.BulkheadSnapshot{Limit: 2, InFlight: 4, Peak: 4}, c.Bulkhead, "who is inside counts")
+		assert.Equal(t, &watertight.BulkheadSnapshot{Limit: 2, InFlight: 4, Peak: 4, MaxQueue: 1000, MaxWaitMs: 1000}, c.Bulkhead, "who is inside counts")
 		assert.Empty(t, c.Mode)
 		refused(t, g, on("/"), bulkhead.ErrWaitTimeout)
 		for _, c := range calls[:3] {
@@ -279,10 +279,10 @@ func TestSnapshotOfAnObserver(t *testing.T) {
 	admit(t, g, on("/"))
 	data, err := json.Marshal(compartment(t, g, "p", ""))
 	require.NoError(t, err)
-	assert.JSONEq(t, `{"policy": "p", "side": "server", "key": "", "granted": 1, "left": 0, "leaked": 0, "inFlight": 1,
+	assert.JSONEq(t, `{"policy": "p", "side": "server", "per": "policy", "key": "", "granted": 1, "left": 0, "leaked": 0, "inFlight": 1,
 		"rejected": {"full": 0, "wait_timeout": 0, "open": 0, "draining": 0},
 		"mode": "observe", "observed": {"full": 0, "wait_timeout": 0, "open": 0},
-		"bulkhead": {"limit": 1, "inFlight": 1, "queued": 0, "peak": 1}}`, string(data))
+		"bulkhead": {"limit": 1, "inFlight": 1, "queued": 0, "peak": 1, "maxQueue": 0, "maxWaitMs": 0}}`, string(data))
 }
 
 // Under the race detector: a dry run is shared by all calls, snapshots and reloads.

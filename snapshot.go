@@ -25,7 +25,7 @@ type Snapshot struct {
 type CompartmentSnapshot struct {
 	Policy   string            `json:"policy"` // "(unmatched)": calls that no route or no policy matches; "(exempt)": those of WithoutLimits
 	Side     string            `json:"side"`   // "server" or "client"
-	Per      string            `json:"per"`    // what the policy has a compartment for: "policy", "route", "host" or "header:NAME"
+	Per      string            `json:"per"`    // what the policy has a compartment for: "policy", "route", "host" or "header"
 	Key      string            `json:"key"`    // "" with per: policy; "(overflow)": keys that found the table full
 	Granted  uint64            `json:"granted"`
 	Rejected map[string]uint64 `json:"rejected"`           // by reason

@@ -48,7 +48,7 @@ func (c *comb) fields(n *yaml.Node, label, what string, known, idle []string, mi
 			msg := misplaced(key.Value)
 			if msg == "" {
 				msg = what + " has " + strings.Join(known, ", ")
-				if near := nearest(key.Value, known); near != "" {
+				if near := meant(key.Value, known); near != "" {
 					msg = "did you mean " + quote(near) + "?"
 				}
 			}
@@ -63,6 +63,24 @@ func (c *comb) fields(n *yaml.Node, label, what string, known, idle []string, mi
 		}
 	}
 	return f
+}
+
+// meant returns the known key that most likely was meant: one that is like the key, or
+// that begins with it.
+func meant(key string, known []string) string {
+	if near := nearest(key, known); near != "" {
+		return near
+	}
+	found := ""
+	for _, k := range known {
+		if len(key) > 3 && strings.HasPrefix(strings.ToLower(k), strings.ToLower(key)) {
+			if found != "" {
+				return "" // it may be either
+			}
+			found = k
+		}
+	}
+	return found
 }
 
 // get returns the value of a key, or nil if it is left out. An empty value is reported

@@ -114,12 +114,16 @@ func TestServiceCombGroupsLeniently(t *testing.T) {
 
 func TestServiceCombPoliciesThatAreRefused(t *testing.T) {
 	const b, c = `bulkhead "a": `, `circuitBreaker "a": `
+	const breakerKeys = "failureRateThreshold, slowCallRateThreshold, slowCallDurationThreshold, minimumNumberOfCalls, slidingWindowType, slidingWindowSize, waitDurationInOpenState, permittedNumberOfCallsInHalfOpenState, recordFailureStatus, forceOpen, forceClosed, name, services, order"
 	for _, tt := range []struct{ kind, line, want string }{
 		{"bulkhead", "[]", "4:8: " + b + "it is an empty list; it must be a mapping of maxConcurrentCalls, maxWaitDuration, name, services, order"},
 		{"bulkhead", "'5'", "4:9: " + b + `it is 5; it must be a mapping of maxConcurrentCalls, maxWaitDuration, name, services, order`},
 		{"bulkhead", "{slidingWindowSize: 1}", "4:9: " + b + `unknown key "slidingWindowSize"; it belongs in circuitBreaker or instanceIsolation`},
 		{"bulkhead", "{apiPath: 1}", "4:9: " + b + `unknown key "apiPath"; it belongs in matchGroup.a`},
 		{"bulkhead", "{limit: 1}", "4:9: " + b + `unknown key "limit"; a policy of the kind bulkhead has maxConcurrentCalls, maxWaitDuration, name, services, order`},
+		{"bulkhead", "{maxWait: 1}", "4:9: " + b + `unknown key "maxWait"; did you mean "maxWaitDuration"?`},
+		{"bulkhead", "{max: 1}", "4:9: " + b + `unknown key "max"; a policy of the kind bulkhead has maxConcurrentCalls, maxWaitDuration, name, services, order`},
+		{"circuitBreaker", "{slowCall: 1}", "4:9: " + c + `unknown key "slowCall"; a policy of the kind circuitBreaker has ` + breakerKeys},
 		{"bulkhead", "{maxWaitDuration: }", "4:26: " + b + "maxWaitDuration is empty; give it a value, or leave it out"},
 		{"bulkhead", "{maxWaitDuration: ''}", "4:26: " + b + "maxWaitDuration is empty; give it a value, or leave it out"},
 		{"bulkhead", "{maxWaitDuration: -1s}", "4:26: " + b + "maxWaitDuration is -1s; it must be 0 or more"},

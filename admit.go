@@ -23,7 +23,7 @@ import (
 // What no policy limits is let through even if ctx is done. What ctx says by
 // [WithoutLimits] or [WithPolicy] comes before what the policies match. ctx must not
 // be nil, nor req, which is only read, and not kept.
-func (g *Guard) Admit(ctx context.Context, req *policy.Request) (Call, error) {
+func (g *Guard) Admit(ctx context.Context, req *policy.Request) (c Call, err error) {
 	sd := &g.sides[sideIndex(req.Side)]
 	var outer *mark
 	if req.Side == policy.Server && g.wraps.Load() > 1 {
@@ -43,7 +43,7 @@ func (g *Guard) Admit(ctx context.Context, req *policy.Request) (Call, error) {
 		return g.passUnlimited(ctx, req, sd, outer)
 	}
 
-	c := Call{g: g, side: sd, ctx: ctx, hookCtx: ctx, runCtx: ctx, outer: outer}
+	c.g, c.side, c.ctx, c.hookCtx, c.runCtx, c.outer = g, sd, ctx, ctx, ctx, outer
 	c.enter(gen, req, d)
 	if !c.bulkhead.taken() && !c.breaker.taken() {
 		// Everything that would decide has let this request in before.
@@ -57,7 +57,7 @@ func (g *Guard) Admit(ctx context.Context, req *policy.Request) (Call, error) {
 			c.giveBack()
 		}
 	}()
-	if err := c.admit(req); err != nil {
+	if err = c.admit(req); err != nil {
 		return Call{left: c.left}, err
 	}
 	admitted = true
@@ -128,15 +128,21 @@ func (g *generation) enter(buf []byte, req *policy.Request, r *policy.Rule, patt
 	if c != nil {
 		c.meet()
 	} else {
-		c = p.table.acquire(appendKey(buf, req, r.PerOn(req.Side), pattern))
+		c = p.table.acquire(appendKey(buf, req, r, pattern))
 	}
 	return seat{c, c.limits.Load()}
 }
 
-// appendKey appends the key by which per divides the calls of a policy.
-// Without a router to name the route, the pattern that matched stands for it.
-func appendKey(dst []byte, req *policy.Request, per policy.Per, pattern string) []byte {
-	switch per {
+// appendKey appends the key by which a policy divides its calls. Without a router to
+// name the route, the pattern that matched stands for it.
+func appendKey(dst []byte, req *policy.Request, r *policy.Rule, pattern string) []byte {
+	switch r.PerOn(req.Side) {
+	case policy.PerHeader:
+		value := ""
+		if values := req.Header[r.Header]; len(values) > 0 {
+			value = values[0]
+		}
+		return policy.AppendHeaderKey(dst, value)
 	case policy.PerHost:
 		if req.Key != "" {
 			return append(dst, req.Key[:min(len(req.Key), policy.MaxKey)]...)
@@ -191,7 +197,10 @@ func (c *Call) admit(req *policy.Request) error {
 	if c.breaker.taken() {
 		var err error
 		if c.watch, err = c.breaker.breaker.Allow(c.hookCtx); err != nil {
-			return c.rejectOpen()
+			if !c.breaker.observes() {
+				return c.rejectOpen()
+			}
+			c.observeOpen()
 		}
 	}
 	if c.bulkhead.taken() {
@@ -213,7 +222,7 @@ func (c *Call) admit(req *policy.Request) error {
 // without.
 func (c *Call) take(info *bulkhead.Info) (paused bool, err error) {
 	b := c.bulkhead
-	if c.breaker.taken() && c.breaker.breakerRule.SlowCall > 0 && b.bulkheadRule.MaxQueue > 0 {
+	if c.Watched() && c.breaker.breakerRule.SlowCall > 0 && b.bulkheadRule.MaxQueue > 0 {
 		if c.ctx.Err() == nil {
 			if c.permit, err = b.bulkhead.TryAcquireInfo(info); err == nil {
 				return false, nil
@@ -252,7 +261,10 @@ func (c *Call) acquire() error {
 		}
 		return c.reject(b.compartment, reason, err, refusal{limit: info.Limit, inFlight: info.InFlight, queued: info.Queued})
 	}
-	if c.breaker.taken() && (paused || waited) {
+	if b.dryRun != nil {
+		c.beginDryRun()
+	}
+	if c.Watched() && (paused || waited) {
 		if err := c.restart(waited); err != nil {
 			return err
 		}
@@ -261,7 +273,7 @@ func (c *Call) acquire() error {
 		var derived bool
 		c.runCtx, derived, c.granted = h.grant(c.hookCtx, GrantEvent{
 			Compartment: b.Compartment,
-			Limit:       info.Limit,
+			Limit:       b.shownLimit(info.Limit),
 			InFlight:    info.InFlight,
 			Waited:      info.Waited,
 		})
@@ -321,33 +333,43 @@ func (c *Call) rejectOpen() error {
 func (c *Call) reject(by *compartment, reason policy.Reason, err error, r refusal) error {
 	c.giveBack()
 	by.reject(reason)
-	retryAfter := by.retryAfter()
+	rejected := by.refuse(reason, err, r)
+	if h := c.g.hooks; h != nil {
+		h.reject(c.hookCtx, by.eventOf(rejected, r))
+	}
+	return rejected
+}
+
+// refuse returns what a caller gets whom the compartment refuses.
+func (c *compartment) refuse(reason policy.Reason, err error, r refusal) *RejectedError {
+	retryAfter := c.retryAfter()
 	if r.remaining > 0 {
 		retryAfter = r.remaining
 	}
-	rejected := &RejectedError{
-		Policy:     by.Policy,
-		Key:        by.Key,
+	return &RejectedError{
+		Policy:     c.Policy,
+		Key:        c.keyForCallers(),
 		Reason:     reason,
 		RetryAfter: retryAfter,
 		Err:        err,
-		status:     by.rejectStatus(reason),
+		status:     c.rejectStatus(reason),
 	}
-	if h := c.g.hooks; h != nil {
-		if l := by.limits.Load(); r.limit == 0 && l != nil && l.bulkhead != nil {
-			s := l.bulkhead.Snapshot()
-			r.limit, r.inFlight, r.queued = s.Limit, s.InFlight, s.Queued
-		}
-		h.reject(c.hookCtx, RejectEvent{
-			Compartment: by.Compartment,
-			Reason:      reason,
-			Breaker:     r.state,
-			Limit:       r.limit,
-			InFlight:    r.inFlight,
-			Queued:      r.queued,
-			RetryAfter:  retryAfter,
-			Err:         rejected,
-		})
+}
+
+// eventOf returns what hooks hear of a refusal.
+func (c *compartment) eventOf(rejected *RejectedError, r refusal) RejectEvent {
+	if l := c.limits.Load(); r.limit == 0 && l != nil && l.bulkhead != nil {
+		s := l.bulkhead.Snapshot()
+		r.limit, r.inFlight, r.queued = l.shownLimit(s.Limit), s.InFlight, s.Queued
 	}
-	return rejected
+	return RejectEvent{
+		Compartment: c.Compartment,
+		Reason:      rejected.Reason,
+		Breaker:     r.state,
+		Limit:       r.limit,
+		InFlight:    r.inFlight,
+		Queued:      r.queued,
+		RetryAfter:  rejected.RetryAfter,
+		Err:         rejected,
+	}
 }

@@ -30,6 +30,8 @@ type Call struct {
 	permit   bulkhead.Permit
 	granted  grants // what the Grant hooks returned
 	watch    breaker.Call
+	attempt  *attempt // in the dry run of bulkhead; nil: not in one
+	timedOut bool     // in that dry run, in its queue
 
 	queued time.Duration // from its arrival until the call proper began, if it queued; only with a breaker
 	status int           // of an answer whose outcome SettleBody is to file; 0: none
@@ -53,14 +55,14 @@ func (c *Call) Context() (ctx context.Context, derived bool) { return c.runCtx, 
 func (c *Call) Left(err error) *RejectedError {
 	r := &RejectedError{Reason: policy.ReasonCanceled, Err: err}
 	if c.left != nil {
-		r.Policy, r.Key, r.status = c.left.Policy, c.left.Key, c.left.rejectStatus(policy.ReasonCanceled)
+		r.Policy, r.Key, r.status = c.left.Policy, c.left.keyForCallers(), c.left.rejectStatus(policy.ReasonCanceled)
 	}
 	return r
 }
 
 // Watched reports whether a breaker waits for the call's outcome. If not,
 // nobody needs to find it out.
-func (c *Call) Watched() bool { return c.breaker.taken() }
+func (c *Call) Watched() bool { return c.breaker.taken() && !c.settled }
 
 // MarkedContext is Context for the server side: it adds the mark by which the
 // Guard knows a request that it meets again, if it may; see [Guard.Wrapped].
@@ -114,6 +116,7 @@ func (c *Call) release(leaked bool) {
 	}
 	defer c.depart()
 	c.giveBack()
+	c.tellTimedOut()
 	if h := c.g.hooks; h != nil && c.bulkhead.taken() {
 		h.release(c.granted, c.bulkhead.Compartment, leaked)
 	}
@@ -124,6 +127,7 @@ func (c *Call) release(leaked bool) {
 func (c *Call) giveBack() {
 	c.permit.Release()
 	c.permit = bulkhead.Permit{}
+	c.endDryRun()
 	if c.counter != nil {
 		c.counter.inFlight.Add(-1)
 		c.counter = nil

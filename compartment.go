@@ -30,6 +30,7 @@ type compartment struct {
 	met      atomic.Bool // by a call, while table is nil
 	granted  atomic.Uint64
 	rejected [len(reasons)]atomic.Uint64
+	observed [len(reasons)]atomic.Uint64 // refusals that did not happen, since the policy only observes
 	left     atomic.Uint64
 	leaked   atomic.Uint64
 	inFlight atomic.Int64 // only where there is no bulkhead to ask
@@ -43,13 +44,25 @@ type compartment struct {
 	listed     bool // in the table's list of those that no call holds
 }
 
-func (c *compartment) reject(r policy.Reason) {
+func (c *compartment) reject(r policy.Reason)  { count(&c.rejected, r) }
+func (c *compartment) observe(r policy.Reason) { count(&c.observed, r) }
+
+func count(counts *[len(reasons)]atomic.Uint64, r policy.Reason) {
 	for i := range reasons {
 		if reasons[i] == r {
-			c.rejected[i].Add(1)
+			counts[i].Add(1)
 			return
 		}
 	}
+}
+
+// keyForCallers returns the key as errors may have it, which get into logs and
+// answers: a header's value may be a secret.
+func (c *compartment) keyForCallers() string {
+	if c.Per == policy.PerHeader {
+		return ""
+	}
+	return c.Key
 }
 
 // retryAfter returns what the policy's refusals tell the caller, except for an

@@ -18,7 +18,7 @@ import (
 // [Pool] also [bulkhead.ErrDiscarded].
 type RejectedError struct {
 	Policy     string        // the policy that refused
-	Key        string        // its compartment's key; "" with per: policy
+	Key        string        // its compartment's key; "" with per: policy, and with per: header, where it may be a secret
 	Reason     policy.Reason // why
 	RetryAfter time.Duration // when a new attempt makes sense; 0 if unknown
 	Err        error         // the sentinel

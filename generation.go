@@ -75,12 +75,16 @@ func (g *Guard) succeed(old *generation, set *policy.Set) (next *generation, gon
 	return next, gone
 }
 
-// byName returns the places by side and name of the policy.
+// byName returns the places by side and name of the policy. In a ServiceComb file a name
+// may be that of a policy on each side, so the one that is on the other side counts for
+// nothing.
 func (g *generation) byName() (by [2]map[string]place) {
 	for i := range g.places {
 		by[i] = make(map[string]place)
 		for j, r := range g.set.Rules() {
-			by[i][r.Name] = g.places[i][j]
+			if p := g.places[i][j]; !p.empty() {
+				by[i][r.Name] = p
+			}
 		}
 	}
 	return by
@@ -112,7 +116,7 @@ func (g *Guard) settleIn(p place, r *policy.Rule, s policy.Side, d policy.Defaul
 		g.change(p.fixed, r)
 		return p
 	}
-	if p.table == nil || p.table.per != r.PerOn(s) {
+	if p.table == nil || !p.table.divides(r) {
 		return place{table: newTable(r, s, d.MaxCompartments, d.Idle, g.build)}
 	}
 	for _, c := range p.table.change(r, d.MaxCompartments, d.Idle) {
@@ -154,6 +158,19 @@ type limits struct {
 	bulkheadRule *policy.BulkheadSettings // of bulkhead
 	breaker      *breaker.Breaker         // nil: there never was one
 	breakerRule  *policy.BreakerSettings  // of breaker
+	dryRun       *dryRun                  // of the bulkhead, while the policy only observes; else nil
+}
+
+// observes reports whether the policy turns nothing away, but counts what it would have.
+func (l *limits) observes() bool { return l.rule.Mode == policy.Observe }
+
+// shownLimit returns the limit to show for one that the bulkhead has: the policy's,
+// whether it is in force or not.
+func (l *limits) shownLimit(limit int) int {
+	if l.dryRun != nil {
+		return l.rule.Bulkhead.MaxConcurrent
+	}
+	return limit
 }
 
 // A seat is a compartment that a call has entered, with the limits that it met. The
@@ -182,16 +199,21 @@ func (g *Guard) change(c *compartment, r *policy.Rule) {
 	if old := c.limits.Load(); old != nil {
 		l = *old
 	}
-	l.changeBulkhead(r.Bulkhead)
+	l.changeBulkhead(r.Bulkhead, r.Mode)
+	l.changeDryRun(r, c)
 	l.changeBreaker(r.Breaker, r.Bulkhead, g.listener(c))
 	l.rule = r
 	c.limits.Store(&l)
 }
 
-func (l *limits) changeBulkhead(to *policy.BulkheadSettings) {
+func (l *limits) changeBulkhead(to *policy.BulkheadSettings, mode policy.Mode) {
 	switch {
 	case to != nil:
 		cfg := bulkhead.Config{Limit: to.MaxConcurrent, Backlog: to.MaxQueue, MaxWait: to.MaxWait}
+		if mode == policy.Observe {
+			// It counts who is inside, and stops nobody; it is closed like any other.
+			cfg = bulkhead.Config{Limit: bulkhead.MaxLimit}
+		}
 		if l.bulkhead == nil {
 			l.bulkhead = bulkhead.New(cfg)
 		} else {
@@ -201,6 +223,17 @@ func (l *limits) changeBulkhead(to *policy.BulkheadSettings) {
 	case l.bulkhead != nil:
 		l.bulkhead.Resize(bulkhead.MaxLimit)
 	}
+}
+
+func (l *limits) changeDryRun(r *policy.Rule, c *compartment) {
+	if r.Bulkhead == nil || r.Mode != policy.Observe {
+		l.dryRun = nil
+		return
+	}
+	if l.dryRun == nil {
+		l.dryRun = newDryRun(c)
+	}
+	l.dryRun.configure(r.Bulkhead)
 }
 
 // changeBreaker changes the breaker. Of another policy's bulkhead nothing follows for
@@ -260,7 +293,7 @@ func (g *Guard) listener(c *compartment) func(breaker.Transition) {
 	return func(t breaker.Transition) {
 		g.history.add(c.Compartment, t)
 		if g.hooks != nil {
-			g.hooks.transition(t.Context, TransitionEvent{Compartment: c.Compartment, Transition: t})
+			g.hooks.transition(t.Context, TransitionEvent{Compartment: c.Compartment, Transition: t, Mode: c.limits.Load().rule.Mode})
 		}
 	}
 }

@@ -49,6 +49,12 @@ type Hooks struct {
 	// Reject is called when a call is turned away.
 	Reject func(ctx context.Context, e RejectEvent)
 
+	// Observe is called when a call would have been turned away, had its policy
+	// not mode: observe; with what Reject would have been told. For
+	// policy.ReasonWaitTimeout it is called when the call has ended, if it has not
+	// ended before its time in the queue would have run out.
+	Observe func(ctx context.Context, e RejectEvent)
+
 	// Transition is called when a breaker changes state, in order for each
 	// breaker. ctx is that of the call that saw the change,
 	// context.Background() if none did.
@@ -114,6 +120,7 @@ type RejectEvent struct {
 type TransitionEvent struct {
 	Compartment
 	breaker.Transition
+	Mode policy.Mode // policy.Observe: it turns nobody away
 }
 
 // hookSets calls the hooks of all sets given to New, the first set first;
@@ -261,6 +268,17 @@ func (h *hookSets) reject(ctx context.Context, e RejectEvent) {
 		if f := h.sets[i].Reject; f != nil {
 			func() {
 				defer h.contain(i, "Reject")
+				f(ctx, e)
+			}()
+		}
+	}
+}
+
+func (h *hookSets) observe(ctx context.Context, e RejectEvent) {
+	for i := range h.sets {
+		if f := h.sets[i].Observe; f != nil {
+			func() {
+				defer h.contain(i, "Observe")
 				f(ctx, e)
 			}()
 		}

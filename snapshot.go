@@ -25,13 +25,15 @@ type Snapshot struct {
 type CompartmentSnapshot struct {
 	Policy   string            `json:"policy"` // "(unmatched)": calls that no route or no policy matches; "(exempt)": those of WithoutLimits
 	Side     string            `json:"side"`   // "server" or "client"
-	Per      string            `json:"per"`    // what the policy has a compartment for: "policy", "route", "host" or "header:NAME"
+	Per      string            `json:"per"`    // what the policy has a compartment for: "policy", "route", "host" or "header"
 	Key      string            `json:"key"`    // "" with per: policy; "(overflow)": keys that found the table full
 	Granted  uint64            `json:"granted"`
-	Rejected map[string]uint64 `json:"rejected"` // by reason
-	Left     uint64            `json:"left"`     // callers who gave up before they were admitted
-	Leaked   uint64            `json:"leaked"`   // response bodies that the garbage collector had to release
-	InFlight int64             `json:"inFlight"` // calls inside; with a bulkhead the permits out, of a pool the tasks that run
+	Rejected map[string]uint64 `json:"rejected"`           // by reason
+	Mode     string            `json:"mode,omitempty"`     // "observe": the policy turns nothing away
+	Observed map[string]uint64 `json:"observed,omitempty"` // by reason: granted, but would have been rejected otherwise
+	Left     uint64            `json:"left"`               // callers who gave up before they were admitted
+	Leaked   uint64            `json:"leaked"`             // response bodies that the garbage collector had to release
+	InFlight int64             `json:"inFlight"`           // calls inside; with a bulkhead the permits out, of a pool the tasks that run
 
 	Waits    []WaitSnapshot    `json:"waits,omitempty"` // by length, the shortest first
 	Bulkhead *BulkheadSnapshot `json:"bulkhead,omitempty"`
@@ -140,10 +142,11 @@ func (c *compartment) snapshot() CompartmentSnapshot {
 	if at := c.limits.Load(); at != nil {
 		l = *at
 	}
+	s.ofObserver(c, &l)
 	if l.rule != nil && l.rule.Bulkhead != nil {
 		b := l.bulkhead.Snapshot()
 		s.Bulkhead = &BulkheadSnapshot{
-			Limit:     b.Limit,
+			Limit:     l.shownLimit(b.Limit),
 			InFlight:  b.InFlight,
 			Queued:    b.Queued,
 			Peak:      b.Peak,
@@ -176,4 +179,26 @@ func (c *compartment) snapshot() CompartmentSnapshot {
 		}
 	}
 	return s
+}
+
+// ofObserver fills in what would have been refused, now and while the policy was
+// last observing.
+func (s *CompartmentSnapshot) ofObserver(c *compartment, l *limits) {
+	if l.dryRun != nil {
+		l.dryRun.look()
+	}
+	observes := l.rule != nil && l.observes()
+	if observes {
+		s.Mode = policy.Observe.String()
+	}
+	for i, r := range reasons {
+		n := c.observed[i].Load()
+		if r == policy.ReasonDraining || n == 0 && !observes {
+			continue // nobody observes draining
+		}
+		if s.Observed == nil {
+			s.Observed = make(map[string]uint64, len(reasons))
+		}
+		s.Observed[r.String()] = n
+	}
 }

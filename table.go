@@ -29,6 +29,7 @@ import (
 type table struct {
 	side   policy.Side
 	per    policy.Per
+	header string    // of policy.PerHeader
 	origin time.Time // instants below are durations since then
 	build  func(r *policy.Rule, s policy.Side, key string) *compartment
 
@@ -49,8 +50,11 @@ type table struct {
 // newTable returns an empty table. Its compartments come from build, which is called
 // under the lock.
 func newTable(r *policy.Rule, s policy.Side, max int, idle time.Duration, build func(*policy.Rule, policy.Side, string) *compartment) *table {
-	return &table{side: s, per: r.PerOn(s), rule: r, max: max, idle: idle, origin: time.Now(), build: build, byKey: make(map[string]*compartment)}
+	return &table{side: s, per: r.PerOn(s), header: r.Header, rule: r, max: max, idle: idle, origin: time.Now(), build: build, byKey: make(map[string]*compartment)}
 }
+
+// divides reports whether r divides its calls as the table does.
+func (t *table) divides(r *policy.Rule) bool { return t.per == r.PerOn(t.side) && t.header == r.Header }
 
 // change makes r the rule of the compartments to come, and returns those that there
 // are. Until they have gone one by one, there may be more of them than max.
@@ -114,7 +118,13 @@ func (t *table) insertIfRoom(key []byte, now time.Duration) (c, other *compartme
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	c, ok := t.byKey[string(key)]
-	if !ok {
+	switch {
+	case ok:
+	case string(key) == overflowKey:
+		// A Host header may say so. Who calls itself that is counted there, or
+		// there would be two of the name.
+		c = t.overflowLocked()
+	default:
 		full := len(t.byKey) >= t.max
 		if first := t.first; first != nil && (full || now-first.leftAt > t.idle) {
 			return nil, first, first.rest

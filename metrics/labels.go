@@ -44,8 +44,8 @@ func (l labels) with(more ...attribute.KeyValue) metric.MeasurementOption {
 	return metric.WithAttributeSet(attribute.NewSet(append(slices.Clip(l.attributes), more...)...))
 }
 
-// places holds the attributes of what is recorded as it happens, by place: made once,
-// since they are allocated.
+// places holds the attributes of what is recorded as it happens, by place: made once, and
+// in the slice that Record takes, since both are allocated.
 type places struct{ m sync.Map }
 
 // A place is what such metrics divide by. It has no key: what is recorded as it happens
@@ -55,11 +55,12 @@ type place struct {
 	side   policy.Side
 }
 
-func (p *places) option(c watertight.Compartment) metric.MeasurementOption {
+func (p *places) options(c watertight.Compartment) []metric.RecordOption {
 	at := place{c.Policy, c.Side}
-	if o, ok := p.m.Load(at); ok {
-		return o.(metric.MeasurementOption)
+	o, ok := p.m.Load(at)
+	if !ok {
+		set := attribute.NewSet(policyKey.String(c.Policy), sideKey.String(c.Side.String()))
+		o, _ = p.m.LoadOrStore(at, []metric.RecordOption{metric.WithAttributeSet(set)})
 	}
-	o, _ := p.m.LoadOrStore(at, metric.WithAttributeSet(attribute.NewSet(policyKey.String(c.Policy), sideKey.String(c.Side.String()))))
-	return o.(metric.MeasurementOption)
+	return o.([]metric.RecordOption)
 }

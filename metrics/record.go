@@ -12,19 +12,20 @@ import (
 
 func (t *telemetry) recordWait(ctx context.Context, e watertight.WaitEvent) {
 	if in := t.instruments.Load(); in != nil {
-		in.waitTime.Record(ctx, e.Waited.Seconds(), in.byPolicy.option(e.Compartment))
+		in.waitTime.Record(ctx, e.Waited.Seconds(), in.byPolicy.options(e.Compartment)...)
 	}
 }
 
 func (t *telemetry) recordRelease(ctx context.Context, e watertight.ReleaseEvent) {
 	if in := t.instruments.Load(); in != nil {
-		in.useTime.Record(ctx, e.Held.Seconds(), in.byPolicy.option(e.Compartment))
+		in.useTime.Record(ctx, e.Held.Seconds(), in.byPolicy.options(e.Compartment)...)
 	}
 }
 
 func (t *telemetry) recordTransition(ctx context.Context, e watertight.TransitionEvent) {
 	if in := t.instruments.Load(); in != nil {
-		in.transitions.Add(ctx, 1, in.byPolicy.option(e.Compartment),
-			metric.WithAttributes(breakerToKey.String(e.To.String()), breakerCauseKey.String(e.Cause.String())))
+		in.transitions.Add(ctx, 1, metric.WithAttributes(
+			policyKey.String(e.Policy), sideKey.String(e.Side.String()),
+			breakerToKey.String(e.To.String()), breakerCauseKey.String(e.Cause.String())))
 	}
 }

@@ -73,6 +73,10 @@ func byPolicyAt(d *policyDraft) string {
 
 func (s *Set) add(r *Rule) {
 	s.rules = append(s.rules, r)
+	if s.byName == nil {
+		s.byName = make(map[string]*Rule)
+	}
+	s.byName[r.Name] = r
 	if r.Side.covers(Server) {
 		s.server.add(r)
 		limits := r.Bulkhead != nil || r.Breaker != nil

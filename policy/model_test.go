@@ -195,7 +195,7 @@ var (
 
 	headerNames = rapid.SampledFrom([]string{"X-Plan", "X-Tenant"})
 	values      = rapid.SampledFrom([]string{"", "a", "b", "ab", "ba"})
-	names       = rapid.SampledFrom([]string{"a", "b", "a b", "é"})
+	parameters  = rapid.SampledFrom([]string{"a", "b", "a b", "é"})
 	pairs       = rapid.SampledFrom([]string{"a=a", "a=b", "a=ab", "%61=b%61", "a+b=a", "a%20b=%61%62", "b", "b=", "=a", "", "a=%zz", "%zz=a", "a;b=a", "a=b;", "%C3%A9=a+b", "a=a=b", "a%=a"})
 	textRules   = rapid.SampledFrom([]policy.Text{
 		{}, {Exact: "a"}, {Exact: "ab"}, {Prefix: "a"}, {Suffix: "b"}, {Contains: "a"}, {Contains: "bc"}, {Regexp: "^a*$"}, {Regexp: "b"}, {Prefix: "a", Suffix: "a"}, {Exact: "ab", Contains: "b"},
@@ -256,7 +256,7 @@ var conditions = rapid.Custom(func(t *rapid.T) (m policy.Match) {
 		case 7:
 			m.Headers, m.HeaderText = nil, rapid.MapOfN(headerNames, textRules, 1, 2).Draw(t, "headers")
 		case 8:
-			m.Query = rapid.MapOfN(names, textRules, 1, 2).Draw(t, "query")
+			m.Query = rapid.MapOfN(parameters, textRules, 1, 2).Draw(t, "query")
 		}
 		if rapid.Bool().Draw(t, "enough") {
 			return m

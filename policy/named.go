@@ -28,10 +28,8 @@ func (s *Set) named(name string, side Side) *Rule {
 	if side != Server && side != Client {
 		return nil
 	}
-	for _, rule := range s.rules {
-		if rule.Name == name && (rule.Side == side || rule.Side == Both) {
-			return rule
-		}
+	if rule := s.byName[name]; rule != nil && rule.Side.covers(side) {
+		return rule
 	}
 	return nil
 }

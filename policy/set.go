@@ -4,6 +4,7 @@ package policy
 // may be used by many goroutines at once. The zero Set has no policies.
 type Set struct {
 	rules    []*Rule
+	byName   map[string]*Rule
 	server   index // of those rules that work on a server
 	client   index // likewise on a client
 	defaults Defaults

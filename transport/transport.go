@@ -69,6 +69,8 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		Scheme:      r.URL.Scheme,
 		Host:        r.URL.Host,
 		EscapedPath: r.URL.EscapedPath(),
+		Path:        r.URL.Path,
+		RawQuery:    r.URL.RawQuery,
 		Header:      r.Header,
 	}
 	if t.key != nil {

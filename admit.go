@@ -23,7 +23,7 @@ import (
 // What no policy limits is let through even if ctx is done. What ctx says by
 // [WithoutLimits] or [WithPolicy] comes before what the policies match. ctx must not
 // be nil, nor req, which is only read, and not kept.
-func (g *Guard) Admit(ctx context.Context, req *policy.Request) (Call, error) {
+func (g *Guard) Admit(ctx context.Context, req *policy.Request) (c Call, err error) {
 	sd := &g.sides[sideIndex(req.Side)]
 	var outer *mark
 	if req.Side == policy.Server && g.wraps.Load() > 1 {
@@ -43,7 +43,7 @@ func (g *Guard) Admit(ctx context.Context, req *policy.Request) (Call, error) {
 		return g.passUnlimited(ctx, req, sd, outer)
 	}
 
-	c := Call{g: g, side: sd, ctx: ctx, hookCtx: ctx, runCtx: ctx, outer: outer}
+	c.g, c.side, c.ctx, c.hookCtx, c.runCtx, c.outer = g, sd, ctx, ctx, ctx, outer
 	c.enter(gen, req, d)
 	if !c.bulkhead.taken() && !c.breaker.taken() {
 		// Everything that would decide has let this request in before.
@@ -57,7 +57,7 @@ func (g *Guard) Admit(ctx context.Context, req *policy.Request) (Call, error) {
 			c.giveBack()
 		}
 	}()
-	if err := c.admit(req); err != nil {
+	if err = c.admit(req); err != nil {
 		return Call{left: c.left}, err
 	}
 	admitted = true

@@ -138,6 +138,9 @@ func (g *generation) unknown(name string) error {
 			}
 			continue
 		}
+		if r.Side == policy.Server {
+			continue // it has the name of one on the client side
+		}
 		if b.Len() > 0 {
 			b.WriteString(", ")
 		}

@@ -75,12 +75,16 @@ func (g *Guard) succeed(old *generation, set *policy.Set) (next *generation, gon
 	return next, gone
 }
 
-// byName returns the places by side and name of the policy.
+// byName returns the places by side and name of the policy. In a ServiceComb file a name
+// may be that of a policy on each side, so the one that is on the other side counts for
+// nothing.
 func (g *generation) byName() (by [2]map[string]place) {
 	for i := range g.places {
 		by[i] = make(map[string]place)
 		for j, r := range g.set.Rules() {
-			by[i][r.Name] = g.places[i][j]
+			if p := g.places[i][j]; !p.empty() {
+				by[i][r.Name] = p
+			}
 		}
 	}
 	return by

@@ -1,6 +1,7 @@
 package watertight_test
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -244,4 +245,43 @@ policies:
 	assert.Equal(t, "disabled", c.Breaker.State)
 	assert.Zero(t, c.Breaker.Calls)
 	assert.Equal(t, policy.ForceOpen, g.Policies().Rules()[0].Breaker.Force)
+}
+
+// A name may be that of a policy on each side. A reload leaves both where they are.
+func TestServiceCombReload(t *testing.T) {
+	const file = `
+servicecomb:
+  matchGroup.all: {matches: [{apiPath: {prefix: "/"}}]}
+  bulkhead.all: {maxConcurrentCalls: 1}
+  instanceBulkhead.all: {maxConcurrentCalls: 1}
+`
+	g := guard(t, file)
+	in, out := on("/a"), to("stock:80")
+	defer admit(t, g, in).Release()
+	defer admit(t, g, out).Release()
+	set, err := policy.Parse("test.yaml", []byte(file))
+	require.NoError(t, err)
+	g.Reload(set)
+	for _, r := range []*policy.Request{in, out} {
+		_, err := g.Admit(t.Context(), r)
+		assert.ErrorIs(t, err, bulkhead.ErrFull, "%v: what is inside counts after the reload", r.Side)
+	}
+}
+
+// Do is a client, and names the policies for it once.
+func TestServiceCombDo(t *testing.T) {
+	g := guard(t, governance)
+	assert.EqualError(t, g.Do(t.Context(), "none", func(context.Context) error { return nil }),
+		`watertight: there is no policy "none"; those for the client side are "allOperation"`)
+	assert.ErrorContains(t, g.Do(t.Context(), "reports", func(context.Context) error { return nil }),
+		`policy "reports" is for the server side`)
+	both := guard(t, `
+servicecomb:
+  matchGroup.all: {matches: [{apiPath: {prefix: "/"}}]}
+  bulkhead.all: {maxConcurrentCalls: 1}
+  instanceBulkhead.all: {maxConcurrentCalls: 1}
+`)
+	assert.EqualError(t, both.Do(t.Context(), "none", func(context.Context) error { return nil }),
+		`watertight: there is no policy "none"; those for the client side are "all"`)
+	assert.NoError(t, both.Do(t.Context(), "all", func(context.Context) error { return nil }))
 }

@@ -118,7 +118,13 @@ func (t *table) insertIfRoom(key []byte, now time.Duration) (c, other *compartme
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	c, ok := t.byKey[string(key)]
-	if !ok {
+	switch {
+	case ok:
+	case string(key) == overflowKey:
+		// A Host header may say so. Who calls itself that is counted there, or
+		// there would be two of the name.
+		c = t.overflowLocked()
+	default:
 		full := len(t.byKey) >= t.max
 		if first := t.first; first != nil && (full || now-first.leftAt > t.idle) {
 			return nil, first, first.rest

@@ -231,14 +231,8 @@ func (v *visitor) Header() http.Header         { return v.header }
 func (v *visitor) Write(p []byte) (int, error) { return len(p), nil }
 func (v *visitor) WriteHeader(int)             {}
 
-func request(ctx context.Context) *http.Request {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "/", nil)
-	must(err == nil)
-	return r
-}
-
 func (g throttle) pass(ctx context.Context, ops int) {
-	r := request(ctx)
+	r := request(ctx, "/")
 	for range ops {
 		var v visitor
 		g.ServeHTTP(&v, r)
@@ -247,7 +241,7 @@ func (g throttle) pass(ctx context.Context, ops int) {
 }
 
 func (g throttle) refused(ctx context.Context, ops int) {
-	r, v := request(ctx), visitor{header: http.Header{}}
+	r, v := request(ctx, "/"), visitor{header: http.Header{}}
 	for range ops {
 		g.ServeHTTP(&v, r)
 		must(!v.admitted)
@@ -255,7 +249,7 @@ func (g throttle) refused(ctx context.Context, ops int) {
 }
 
 func (g throttle) visit(ctx context.Context, inside func() bool) {
-	r := request(ctx)
+	r := request(ctx, "/")
 	for enough := false; !enough; {
 		v := visitor{inside: inside}
 		g.ServeHTTP(&v, r)

@@ -21,7 +21,7 @@ func spread(m *meter, ops, perCore int, do work) {
 }
 
 func alone(m *meter, ops int, do work) {
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := cancellable()
 	defer cancel()
 	m.start()
 	do(ctx, ops)
@@ -31,7 +31,7 @@ func alone(m *meter, ops int, do work) {
 // together releases its goroutines at once.
 func together(m *meter, ops, perCore int, do work) {
 	n := perCore * runtime.GOMAXPROCS(0)
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := cancellable()
 	defer cancel()
 	var ready, done sync.WaitGroup
 	start := make(chan struct{})
@@ -62,6 +62,3 @@ func rawPair(perCore int) rival {
 		})
 	}}
 }
-
-// clockRead is the name of a line that shows what reading the clock costs.
-const clockRead = "a clock read"

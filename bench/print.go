@@ -21,7 +21,7 @@ func (r row) print(out io.Writer, all []line) {
 		if 1 <= i && i <= max(1, r.ours) {
 			said = r.verdict(l, all)
 		}
-		fmt.Fprintf(w, "%s\t%.1f ns\t%s\t%.1f allocs\t%s\n", pad(l.name), median(l.nanos),
+		fmt.Fprintf(w, "%s\t%.1f ns\t%s\t%.1f allocs\t  %s\n", pad(l.name), median(l.nanos),
 			r.compared(l, all[0]), slices.Min(l.allocs), said)
 	}
 	_ = w.Flush()
@@ -64,4 +64,4 @@ func table(out io.Writer) *tabwriter.Writer {
 }
 
 // pad keeps names to the left in a table whose cells are on the right.
-func pad(name string) string { return "  " + name + strings.Repeat(" ", max(0, 52-len(name))) }
+func pad(name string) string { return "  " + name + strings.Repeat(" ", max(0, 60-len(name))) }

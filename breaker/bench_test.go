@@ -90,7 +90,7 @@ func BenchmarkProbe(b *testing.B) {
 // as many goroutines. Each line says how many times the raw pair it takes. The clock
 // is read once for the whole of it, except in "clock", which is a reading alone.
 //
-// "locking" is the rival of the gate: the same breaker, with Allow taking the lock.
+// "locking" is the rival of the gate: the same breaker, with the lock taken both times.
 func BenchmarkRatio(b *testing.B) {
 	ctx := context.Background()
 	closed := func(c breaker.Config) func(int) {
@@ -131,7 +131,7 @@ func BenchmarkRatio(b *testing.B) {
 			now := time.Now()
 			return func(n int) {
 				for range n {
-					brk.AllowLocking(ctx, now).DoneAt(ctx, breaker.Success, now)
+					brk.AllowLocking(ctx, now).DoneLocking(ctx, breaker.Success, now)
 				}
 			}
 		}()},

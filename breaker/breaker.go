@@ -21,12 +21,13 @@ type Breaker struct {
 	// bytes, a cache line, and that is handed from one processor to another less
 	// often than several.
 
-	gate // what Allow decides by without mu
+	gate // what calls do without mu
 
 	mu sync.Mutex // guards the fields below, but for those marked
 	// Invariants, whenever mu is not held:
 	//   - the gate is open, for state, from since or, with the overdue rule, from
 	//     the start of the slot, until the instant at which something is due
+	//   - unless that has come, last is in the current slot and bucket
 	//   - first <= slot, and both grow exactly when a state is entered, again or anew
 	//     (slot also from slot to slot)
 	//   - since <= last, and last never falls
@@ -65,6 +66,7 @@ func New(c Config) *Breaker {
 		b.listener = &listener{tell: c.OnTransition}
 	}
 	b.enterLocked(c.InitialState, 0, 0)
+	b.openLocked()
 	return b
 }
 
@@ -72,13 +74,15 @@ func New(c Config) *Breaker {
 // critical section.
 func (b *Breaker) now() time.Duration { return time.Since(b.origin) }
 
-// lock takes the lock and makes every change that was due by now. It returns now,
-// or the instant already acted upon if a goroutine with a later reading of the
-// clock was faster: under the lock, time does not run backwards.
+// lock takes the lock: mu, with the gate shut and what it held filed. It makes every
+// change that was due by now. It returns now, or the instant already acted upon if a
+// goroutine with a later reading of the clock was faster: under the lock, time does
+// not run backwards.
 //
 // The overdue rule is no such change: see judgeOverdueLocked.
 func (b *Breaker) lock(ctx context.Context, now time.Duration) time.Duration {
 	b.mu.Lock()
+	b.shutLocked()
 	now = max(now, b.last)
 	b.last = now
 	if now >= time.Duration(b.until.Load()) {
@@ -94,8 +98,9 @@ func (b *Breaker) look(ctx context.Context, now time.Duration) time.Duration {
 	return now
 }
 
-// unlock gives the lock back, and then has the listener told what changed.
+// unlock opens the gate and gives the lock back, and then has the listener told what changed.
 func (b *Breaker) unlock() {
+	b.openLocked()
 	tell := b.listener != nil && b.listener.behindLocked()
 	b.mu.Unlock()
 	if tell {
@@ -170,6 +175,13 @@ func (b *Breaker) end(ctx context.Context, c Call, o Outcome, now, took time.Dur
 	if !o.valid() {
 		panic("breaker: bad outcome: " + o.String())
 	}
+	if !b.leave(c, o, now, took) {
+		b.endLocking(ctx, c, o, now, took)
+	}
+}
+
+// endLocking is end under the lock.
+func (b *Breaker) endLocking(ctx context.Context, c Call, o Outcome, now, took time.Duration) {
 	now = b.lock(ctx, now)
 	if c.slot >= b.first {
 		b.endLocked(ctx, c, o, now, took)
@@ -183,7 +195,7 @@ func (b *Breaker) endLocked(ctx context.Context, c Call, o Outcome, now, took ti
 	if b.state == Disabled {
 		return
 	}
-	slow := b.rules.slowCall > 0 && took > b.rules.slowCall
+	slow := b.rules.slow(took)
 	if b.state == HalfOpen {
 		b.endProbeLocked(ctx, c.kind.probe, o, slow, now)
 		return

@@ -51,6 +51,9 @@ const maxCount = 1<<31 - 1
 // never more than there are probes, so the last one always decides.
 func (r *rules) minProbes() int { return int(min(r.minCalls, r.permits)) }
 
+// slow reports whether a call that took so long is slow.
+func (r *rules) slow(took time.Duration) bool { return r.slowCall > 0 && took > r.slowCall }
+
 // verdict returns which rate has reached its threshold; 0 if none has, or if there are
 // fewer than enough calls.
 func (r *rules) verdict(c counts, enough int) Cause {
@@ -67,6 +70,27 @@ func (r *rules) verdict(c counts, enough int) Cause {
 	}
 	return 0
 }
+
+// allowance returns how many failures, with as many successes between them as one
+// likes, none of them slow, can be added to a window that has c without a verdict. It
+// is negative if a success alone might lead to one.
+//
+// When there is a verdict, there are calls of them at least: minCalls, or the calls of
+// c, since for each outcome that leaves a count window another has come. In the worst
+// case, all the bad ones of c are still there. What is added only to the calls, or
+// leaves with the bad ones, makes a rate lower.
+func (r *rules) allowance(c counts) int {
+	calls := max(c.calls, int(r.minCalls))
+	if room(r.slowFloor, calls, c.slow) < 0 {
+		return -1
+	}
+	return room(r.failureFloor, calls, c.failed)
+}
+
+// room returns how many more of so many calls can be bad, if some are, while the rate
+// stays under floor percent; negative if it does not as it is. Where none is bad it is
+// never negative, whatever floor: a threshold is above 0.
+func room(floor uint8, calls, bad int) int { return (int(floor)*calls-1)/100 - bad }
 
 // percent is one division of integers, so that a rate equal to a threshold is
 // equal as a float64, too.

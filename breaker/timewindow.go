@@ -42,6 +42,10 @@ func (w *timeWindow) counts(now time.Duration) counts {
 	return w.sum
 }
 
+func (w *timeWindow) steadyUntil(now time.Duration) time.Duration {
+	return after(now-now%w.width, w.width)
+}
+
 // advance drops the buckets that have left the window by now. It visits each at
 // most once, however long nobody has looked. now is never before the newest
 // bucket: see Breaker.lock.

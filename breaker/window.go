@@ -29,6 +29,7 @@ func (c *counts) subtract(d counts) {
 type window interface {
 	add(now time.Duration, failed, slow bool) counts // with what is in the window then
 	counts(now time.Duration) counts
+	steadyUntil(now time.Duration) time.Duration // before then, nothing leaves but by add
 	reset()
 }
 
@@ -77,6 +78,8 @@ func (w *countWindow) add(_ time.Duration, failed, slow bool) counts {
 }
 
 func (w *countWindow) counts(time.Duration) counts { return w.sum }
+
+func (w *countWindow) steadyUntil(time.Duration) time.Duration { return forever }
 
 // reset leaves the bits as they are: none is read before add has written it.
 func (w *countWindow) reset() { w.next, w.sum = 0, counts{} }

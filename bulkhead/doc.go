@@ -29,7 +29,7 @@
 // There is no goroutine at rest. A call that does not wait reads no clock,
 // starts no timer, takes no lock and allocates nothing, whether it is granted or
 // refused: it is one atomic operation, and so is a release that finds nobody
-// waiting. (A grant that makes a new peak, and one in 4096 others, takes the
+// waiting. (A grant that makes a new peak, and one in 8192 others, takes the
 // mutex for its books.) Calls that wait take a mutex, share one timer, use each
 // other's memory again, and leave the queue in constant time from wherever they
 // stand.

@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/watertight-go/watertight"
 	"github.com/watertight-go/watertight/middleware"
 	"github.com/watertight-go/watertight/transport"
 )
@@ -128,6 +127,7 @@ func TestReverseProxyWhoseClientLeaves(t *testing.T) {
 	require.Equal(t, http.ErrAbortHandler, <-thrown)
 	c := compartment(t, g, "all", "")
 	assert.Zero(t, c.InFlight)
-	assert.Equal(t, &watertight.BreakerSnapshot{State: "closed", FailureRate: -1, SlowCallRate: -1, MaxFailureRate: 50, MinCalls: 1}, c.Breaker)
+	assert.Equal(t, "closed", c.Breaker.State)
+	assert.Zero(t, c.Breaker.Calls)
 	assert.Equal(t, 200, do(middleware.New(g)(ok), httptest.NewRequest("GET", "/", nil)).Code)
 }

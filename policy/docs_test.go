@@ -29,6 +29,25 @@ func TestReference(t *testing.T) {
 	}
 }
 
+// The page on ServiceComb names every key of theirs, and its file is one.
+func TestServiceCombPage(t *testing.T) {
+	text, err := os.ReadFile("../docs/servicecomb.md")
+	require.NoError(t, err)
+	_, file, ok := strings.Cut(string(text), "```yaml\n")
+	require.True(t, ok)
+	file, page, ok := strings.Cut(file, "```\n")
+	require.True(t, ok)
+
+	set, err := policy.Parse("docs/servicecomb.md", []byte(file))
+	require.NoError(t, err)
+	assert.Empty(t, set.Warnings())
+	assert.Len(t, set.Rules(), 2)
+	for _, key := range policy.ServiceCombKeys() {
+		// As in `order` and `matches[].apiPath`.
+		assert.Regexp(t, "`(matches\\[\\][.])?"+key+"`", page, "the page does not describe %s", key)
+	}
+}
+
 // The file in the package documentation is one too.
 func TestPackageDocumentation(t *testing.T) {
 	text, err := os.ReadFile("doc.go")

@@ -59,6 +59,64 @@ func ExampleLoad() {
 	// payments client
 }
 
+// A governance file of ServiceComb is read too. What ServiceComb would pass over is an
+// error, or a warning with Lenient.
+func ExampleLenient() {
+	file := []byte(`servicecomb:
+  matchGroup:
+    reports: |
+      matches:
+        - apiPath:
+            prefix: /reports/
+  bulkhead:
+    reports: |
+      maxConcurrentCalls: 20
+      maxWait: 500
+`)
+	_, err := policy.Parse("application.yaml", file)
+	fmt.Println("strictly:", err)
+
+	policies, err := policy.Parse("application.yaml", file, policy.Lenient())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, w := range policies.Warnings() {
+		fmt.Println("leniently:", w)
+	}
+	for _, p := range policies.Rules() {
+		fmt.Println(p.Side, p.Name, p.Bulkhead.MaxConcurrent, p.Bulkhead.MaxWait)
+	}
+	// Output:
+	// strictly: application.yaml:10:7: bulkhead "reports": unknown key "maxWait"; did you mean "maxWaitDuration"?
+	// leniently: application.yaml:10:7: bulkhead "reports": unknown key "maxWait"; did you mean "maxWaitDuration"?
+	// server reports 20 0s
+}
+
+// Some policies of a ServiceComb file are only for some services.
+func ExampleService() {
+	file := []byte(`servicecomb:
+  matchGroup:
+    reports: |
+      matches: [{apiPath: {prefix: /reports/}}]
+  bulkhead:
+    reports: |
+      maxConcurrentCalls: 20
+      services: shop-api:1.2.0,billing
+`)
+	for _, version := range []string{"1.2.0", "1.3.0"} {
+		policies, err := policy.Parse("application.yaml", file, policy.Service("shop-api", version))
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Println(version, len(policies.Rules()))
+	}
+	// Output:
+	// 1.2.0 1
+	// 1.3.0 0
+}
+
 // All problems of a file are reported at once, each with its place.
 func ExampleParse() {
 	_, err := policy.Parse("watertight.yaml", []byte(`version: 1

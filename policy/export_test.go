@@ -1,5 +1,7 @@
 package policy
 
+import "slices"
+
 // Keys returns every key that a policy file may have.
 func Keys() (keys []string) {
 	for _, s := range scopes {
@@ -39,4 +41,9 @@ func MatchLinear(s *Set, r *Request) (d Decision) {
 		}
 	}
 	return d
+}
+
+// ServiceCombKeys returns every kind and key that a ServiceComb file may have.
+func ServiceCombKeys() []string {
+	return slices.Concat(combKinds, groupKeys, groupIdle, combEntryKeys, combEntryIdle, combOperators, combBulkheadKeys, combBreakerKeys)
 }

@@ -16,6 +16,7 @@ type combFields struct {
 	label   string // before the name of a key, in messages
 	place   at
 	values  map[string]*yaml.Node
+	unknown bool // there are keys that mean nothing, reported
 	dropped bool // ServiceComb drops the section for what is wrong
 }
 
@@ -47,10 +48,11 @@ func (c *comb) fields(n *yaml.Node, label, what string, known, idle []string, mi
 			msg := misplaced(key.Value)
 			if msg == "" {
 				msg = what + " has " + strings.Join(known, ", ")
-				if near := nearest(key.Value, known); near != "" {
+				if near := meant(key.Value, known); near != "" {
 					msg = "did you mean " + quote(near) + "?"
 				}
 			}
+			f.unknown = true
 			c.findf(at, "%sunknown key %s; %s", owner, quote(key.Value), msg)
 		default:
 			if line, ok := lines[key.Value]; ok {
@@ -63,11 +65,29 @@ func (c *comb) fields(n *yaml.Node, label, what string, known, idle []string, mi
 	return f
 }
 
+// meant returns the known key that most likely was meant: one that is like the key, or
+// that begins with it.
+func meant(key string, known []string) string {
+	if near := nearest(key, known); near != "" {
+		return near
+	}
+	found := ""
+	for _, k := range known {
+		if len(key) > 3 && strings.HasPrefix(strings.ToLower(k), strings.ToLower(key)) {
+			if found != "" {
+				return "" // it may be either
+			}
+			found = k
+		}
+	}
+	return found
+}
+
 // get returns the value of a key, or nil if it is left out. An empty value is reported
 // and then left out too, as it is for ServiceComb.
 func (f *combFields) get(key string) *yaml.Node {
 	n := f.values[key]
-	if n != nil && isNull11(n) {
+	if n != nil && (isNull11(n) || n.Kind == yaml.ScalarNode && n.Value == "") {
 		f.c.findf(place(n), "%s%s is empty; give it a value, or leave it out", f.label, key)
 		return nil
 	}
@@ -171,10 +191,7 @@ func (f *combFields) rate(key string, def float64) float64 {
 // duration reads a duration of at least least, and of a year at most.
 func (f *combFields) duration(key string, least, def time.Duration) time.Duration {
 	n := f.get(key)
-	if n == nil || n.Kind == yaml.ScalarNode && n.Value == "" {
-		if n != nil {
-			f.c.findf(place(n), "%s%s is empty; give it a value, or leave it out", f.label, key)
-		}
+	if n == nil {
 		return def
 	}
 	v, ok := parseDuration11(n.Value)

@@ -66,7 +66,7 @@ func (c *comb) group(s *section) *combGroup {
 	list := f.values["matches"]
 	switch {
 	case list == nil:
-		if !f.dropped {
+		if !f.dropped && !f.unknown {
 			c.findf(f.place, "%smatches is missing, and without it the group is dropped; list what it matches", s.label())
 		}
 		return g
@@ -106,9 +106,7 @@ func (c *comb) combEntry(f *combFields, n *yaml.Node, name string) combEntry {
 	}
 	e.headers = c.combTexts(ef, &e, "headers")
 	e.queries = c.combTexts(ef, &e, "queries")
-	if e.service = ef.text("serviceName"); e.service == "" && ef.values["serviceName"] != nil && !isNull11(ef.values["serviceName"]) {
-		c.findf(ef.at("serviceName"), "%sserviceName is empty; give it a value, or leave it out", ef.label)
-	}
+	e.service = ef.text("serviceName")
 	c.customMatcher(ef, &e)
 	f.dropped = f.dropped || ef.dropped
 	if len(c.errors)+len(c.warns) == before && !e.conditional() {
@@ -155,8 +153,7 @@ func (c *comb) condition(f *combFields, e *combEntry, n *yaml.Node, key string) 
 		}
 		return ""
 	})
-	// An operator that is not known never holds.
-	e.never = e.never || unknownOperator(n)
+	e.never = e.never || of.unknown // an operator that is not known never holds
 	var all condition
 	for _, op := range combOperators {
 		n := of.values[op]
@@ -174,16 +171,6 @@ func (c *comb) condition(f *combFields, e *combEntry, n *yaml.Node, key string) 
 		all = append(all, o)
 	}
 	return all
-}
-
-// unknownOperator reports whether a mapping of operators has one that does not exist.
-func unknownOperator(n *yaml.Node) bool {
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		if !slices.Contains(combOperators, n.Content[i].Value) {
-			return true
-		}
-	}
-	return false
 }
 
 // operator reads what an operator holds a text against. ServiceComb fails in the middle

@@ -219,7 +219,7 @@ func (f *combFields) window() Window {
 // windowSize reads a number of calls or of seconds, which may also be a duration.
 func (f *combFields) windowSize() int {
 	n := f.get("slidingWindowSize")
-	if n == nil || n.Kind == yaml.ScalarNode && n.Value == "" {
+	if n == nil {
 		return combWindow
 	}
 	const key, want = "slidingWindowSize", "a number of calls or of seconds, at least 1, or a duration such as 30s or 5m"

@@ -31,16 +31,13 @@ func (c *comb) firstProperty(paths []string) string {
 
 // applies reports whether a section with these services is for this one.
 func (c *comb) applies(f *combFields) bool {
-	n := f.get("services")
-	if n == nil {
+	n := f.values["services"]
+	if n == nil || isNull11(n) || n.Kind == yaml.ScalarNode && n.Value == "" {
 		return true
 	}
 	if n.Kind != yaml.ScalarNode {
 		f.drop(n, "services", "one text, such as cart or cart:1.2.0,stock")
 		return false
-	}
-	if n.Value == "" {
-		return true
 	}
 	if c.self.name == "" {
 		c.findf(place(n), "%sservices is %s, but it is not known which service this is; say so by the option policy.Service, or leave services out", f.label, bare(n.Value))

@@ -1,6 +1,7 @@
 package watertightchi_test
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -82,6 +83,41 @@ func BenchmarkMiddleware(b *testing.B) {
 				}
 			})
 		}
+	}
+}
+
+// A middleware alone, around nothing, where Use puts it: what chi itself costs
+// would drown the difference. The rival has one limit for all, and neither a policy
+// nor a key.
+func BenchmarkAroundNothing(b *testing.B) {
+	for _, around := range []struct {
+		name string
+		mw   mw
+	}{
+		{"guarded", watertightchi.Middleware(guard(b, roomy))},
+		{"chi's Throttle", chimiddleware.Throttle(100)},
+	} {
+		h := around.mw(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+		w := httptest.NewRecorder()
+		rctx := chi.NewRouteContext()
+		rctx.Routes = routes().(chi.Routes)
+		ctx, cancel := context.WithCancel(context.WithValue(b.Context(), chi.RouteCtxKey, rctx))
+		defer cancel()
+		r := request("GET", "/items/1").WithContext(ctx)
+		b.Run(around.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				h.ServeHTTP(w, r)
+			}
+		})
+		b.Run(around.name+", all cores", func(b *testing.B) {
+			b.ReportAllocs()
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					h.ServeHTTP(w, r)
+				}
+			})
+		})
 	}
 }
 

@@ -5,10 +5,14 @@ go 1.26.0
 require (
 	github.com/coder/websocket v1.8.15
 	github.com/go-chi/chi/v5 v5.5.0
+	github.com/go-resty/resty/v2 v2.17.2
 	github.com/stretchr/testify v1.12.1
 	github.com/watertight-go/watertight v0.0.0
 )
 
-require go.yaml.in/yaml/v3 v3.0.6 // indirect
+require (
+	go.yaml.in/yaml/v3 v3.0.6 // indirect
+	golang.org/x/net v0.43.0 // indirect
+)
 
 replace github.com/watertight-go/watertight => ../..

@@ -11,8 +11,9 @@ import (
 // as if every call had taken the lock. This is the argument that all is so, too, for
 // those that did not.
 //
-// One instant. word says in which epoch the gate is, and what it holds. slot, from and
-// until are written only while the gate is shut, and each time begins a new epoch.
+// One instant. word says in which epoch the gate is, and what it holds. slot, from,
+// until and the breaker's rules are written only while the gate is shut, and each time
+// begins a new epoch.
 // Whoever passes loads word, then the others, and then either changes word by a
 // compare-and-swap from what was loaded, or loads it again and finds the same epoch.
 // So between the two, all belonged to that epoch: what is of a later one is written
@@ -69,7 +70,7 @@ func (g *gate) setLocked(slot uint64, from, until time.Duration) {
 func (b *Breaker) shutLocked() {
 	// While the gate is open, its epoch stays.
 	w := word(b.word.Swap(uint64(b.load().shut())))
-	if b.rules.width > 0 {
+	if b.rules().width > 0 {
 		b.overdue.pass(w.begun(), w.run()+w.tail())
 	}
 	for range w.run() {
@@ -85,7 +86,7 @@ func (b *Breaker) openLocked() {
 	allowance := -1
 	switch b.state {
 	case Closed:
-		allowance = b.rules.allowance(b.window.counts(b.last))
+		allowance = b.rules().allowance(b.window.counts(b.last))
 	case MetricsOnly: // nothing trips
 		allowance = int(maxFailures)
 	}
@@ -105,7 +106,7 @@ func (b *Breaker) pass(now time.Duration) (call Call, ok bool) {
 			if w.has(crowded) {
 				return Call{}, false
 			}
-			if b.rules.width == 0 && b.load().sameEpoch(w) || b.swap(w, w+oneBegun) {
+			if b.rules().width == 0 && b.load().sameEpoch(w) || b.swap(w, w+oneBegun) {
 				return Call{b, slot, now, kind{state: state}}, true
 			}
 		case Open:
@@ -124,12 +125,12 @@ func (b *Breaker) pass(now time.Duration) (call Call, ok bool) {
 
 // leave is end without the lock. It reports whether that was possible.
 func (b *Breaker) leave(c Call, o Outcome, now, took time.Duration) bool {
-	if o == Ignored || c.kind.phase != awaited || b.rules.slow(took) {
+	if o == Ignored || c.kind.phase != awaited {
 		return false
 	}
 	for {
 		w := b.load()
-		if c.slot != b.slot.Load() || now < time.Duration(b.from.Load()) || now >= time.Duration(b.until.Load()) {
+		if c.slot != b.slot.Load() || b.rules().slow(took) || now < time.Duration(b.from.Load()) || now >= time.Duration(b.until.Load()) {
 			return false
 		}
 		next, ok := w.with(o)

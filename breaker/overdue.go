@@ -80,7 +80,7 @@ func (o *overdue) step(slot uint64) {
 // that happened before the first of them is either overdue or forgotten.
 func (b *Breaker) stepLocked() {
 	target, start := b.first, b.since
-	if width := b.rules.width; width > 0 {
+	if width := b.rules().width; width > 0 {
 		passed := (b.last - b.since) / width
 		target, start = target+uint64(passed), start+passed*width
 		slot := b.slot.Load()
@@ -96,8 +96,8 @@ func (b *Breaker) stepLocked() {
 // window that at is in, whichever is first.
 func (b *Breaker) stepDue(start, at time.Duration) time.Duration {
 	due := b.window.steadyUntil(at)
-	if b.rules.width > 0 {
-		due = min(due, after(start, b.rules.width))
+	if b.rules().width > 0 {
+		due = min(due, after(start, b.rules().width))
 	}
 	return due
 }
@@ -127,11 +127,11 @@ func (b *Breaker) tooManyOverdueLocked() bool {
 	if late == 0 {
 		return false
 	}
-	enough := int(b.rules.minCalls)
+	enough := int(b.rules().minCalls)
 	if b.overdueLimit > 0 {
 		enough = min(enough, b.overdueLimit)
 	}
-	return late >= enough && percent(late, late+b.overdue.prompt()) >= b.rules.slowRate
+	return late >= enough && percent(late, late+b.overdue.prompt()) >= b.rules().slowRate
 }
 
 // SetOverdueLimit changes [Config].OverdueLimit, for when the bulkhead around the

@@ -113,6 +113,7 @@ func FuzzMatch(f *testing.F) {
 	}
 	f.Add(1, "a.test:80", "/a/%2F/%zz", "a=%4&;&b+=%41", "\x00", "")
 	f.Add(2, "[::1", "", "%61=a&a", strings.Repeat("a", 300), "ws")
+	f.Add(5, "A.TEST", "00", "0", "0", "")
 	f.Fuzz(func(t *testing.T, seed int, host, path, query, header, scheme string) {
 		list := make([]policy.Policy, 12)
 		for i := range list {
@@ -125,16 +126,16 @@ func FuzzMatch(f *testing.F) {
 			r := &policy.Request{Side: side, Scheme: scheme, Host: host, EscapedPath: path, RawQuery: query, Header: http.Header{"X-Plan": {header}, "X-Tenant": {"a"}}}
 			d := set.Match(r)
 			require.Equal(t, policy.MatchLinear(set, r), d)
-			if plainHost(host) {
+			if plain(scheme, host) {
 				require.Equal(t, model(list).match(r), outcome(d))
 			}
 		}
 	})
 }
 
-// plainHost reports whether the model knows what this host is.
-func plainHost(host string) bool {
-	return !strings.ContainsAny(host, "[]:") && !strings.HasSuffix(host, "..")
+// plain reports whether the model knows what these are.
+func plain(scheme, host string) bool {
+	return (scheme == "http" || scheme == "https") && !strings.ContainsAny(host, "[]:") && !strings.HasSuffix(host, "..")
 }
 
 func abs(n int) int { return max(n, -n, 0) }

@@ -17,9 +17,9 @@ var ErrOpen = errors.New("breaker: open")
 // usable. Its methods may be called from any number of goroutines. It has no
 // goroutine and no timer, and nothing to close.
 type Breaker struct {
-	// What each call writes comes first: up to the first half of overdue it is 64
-	// bytes, a cache line, and that is handed from one processor to another less
-	// often than several.
+	// What calls go by comes first, and then what is written under mu whenever a call
+	// ends: up to the first half of overdue it is 64 bytes, a cache line, and that is
+	// handed from one processor to another less often than several.
 
 	gate // what calls do without mu
 
@@ -101,7 +101,8 @@ func (b *Breaker) look(ctx context.Context, now time.Duration) time.Duration {
 	return now
 }
 
-// unlock opens the gate and gives the lock back, and then has the listener told what changed.
+// unlock opens the gate, gives the lock back, and then has the listener told what
+// changed.
 func (b *Breaker) unlock() {
 	b.openLocked()
 	tell := b.listener != nil && b.listener.behindLocked()

@@ -74,7 +74,8 @@ func (o *overdue) step(slot uint64) {
 	o.begun, o.answered = 0, 0
 }
 
-// stepLocked takes the counts to the slot that b.last lies in, if the rule is on.
+// stepLocked sets the gate for the slot and the bucket that b.last lies in, and takes
+// the counts to that slot, if the rule is on.
 //
 // That takes at most as many steps as there are slots in view. After these, all
 // that happened before the first of them is either overdue or forgotten.

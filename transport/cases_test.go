@@ -61,6 +61,32 @@ func TestTimeoutStatusOfTheHost(t *testing.T) {
 	}
 }
 
+// E40: Request.Cancel, which is deprecated, ends no wait, as the documentation says; the
+// base gets it as it is.
+func TestTheLegacyCancelEndsNoWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := guard(t, `  - {name: p, bulkhead: {maxConcurrent: 1, maxWait: 1s}}`)
+		rt := transport.New(base(said), g)
+		hang(t, rt)
+		cancel := make(chan struct{})
+		close(cancel)
+		r := get(t, "http://up/")
+		//lint:ignore SA1019 what becomes of the deprecated field is the question here
+		r.Cancel = cancel
+		start := time.Now()
+		_, err := rt.RoundTrip(r)
+		require.ErrorIs(t, err, bulkhead.ErrWaitTimeout)
+		assert.Equal(t, time.Second, time.Since(start))
+
+		free := transport.New(base(func(got *http.Request) (*http.Response, error) {
+			//lint:ignore SA1019 likewise
+			assert.Equal(t, r.Cancel, got.Cancel)
+			return answer(got, 200, nil), nil
+		}), guard(t, `  - {name: p, bulkhead: {maxConcurrent: 1}}`, derive()))
+		open(t, free, r)
+	})
+}
+
 // E43: refusals of our own are nothing to the breaker, however many.
 func TestRefusalsDoNotOpenTheBreaker(t *testing.T) {
 	g := guard(t, `  - {name: p, bulkhead: {maxConcurrent: 1}, breaker: {minCalls: 1, failureRate: 1}}`)

@@ -49,7 +49,9 @@ func (t *Transport) Base() http.RoundTripper { return t.base }
 // Guard returns the Guard that the Transport asks.
 func (t *Transport) Guard() *watertight.Guard { return t.guard }
 
-// CloseIdleConnections passes the call of http.Client.CloseIdleConnections on.
+// CloseIdleConnections passes the call of http.Client.CloseIdleConnections on to a
+// base that has that method. One that has not, such as otelhttp's, ends it there: then
+// keep the *http.Transport beneath, and call its own.
 func (t *Transport) CloseIdleConnections() {
 	if c, ok := t.base.(interface{ CloseIdleConnections() }); ok {
 		c.CloseIdleConnections()

@@ -444,3 +444,36 @@ func TestReloadUnderLoad(t *testing.T) {
 	assert.Zero(t, c.InFlight)
 	assert.Zero(t, c.Bulkhead.Queued)
 }
+
+// A call may be judged by a set that a reload is just taking out of force, and bring a
+// key that its policy has not had: what is made for it has all that the set asks for.
+func TestReloadUnderNewKeys(t *testing.T) {
+	sets := make([]*policy.Set, 3)
+	for i, limits := range []string{"bulkhead: {maxConcurrent: 1}, breaker: {}", "bulkhead: {maxConcurrent: 1}", "breaker: {}"} {
+		s, err := policy.Parse("test.yaml", []byte("version: 1\ndefaults: {maxCompartments: 20}\npolicies: [{name: p, side: server, "+limits+"}]\n"))
+		require.NoError(t, err)
+		sets[i] = s
+	}
+	g := watertight.New(sets[0], watertight.WithLogger(slog.New(slog.DiscardHandler)))
+	var reloaded atomic.Bool
+	var work sync.WaitGroup
+	for i := range 4 {
+		work.Go(func() {
+			for n := 0; !reloaded.Load(); n++ {
+				c, err := g.Admit(context.Background(), on(fmt.Sprintf("/%d/%d", i, n)))
+				assert.NoError(t, err)
+				c.SettleStatus(200)
+				c.Release()
+			}
+		})
+	}
+	for n := range 1000 {
+		g.Reload(sets[n%len(sets)])
+		runtime.Gosched()
+	}
+	reloaded.Store(true)
+	work.Wait()
+	for _, c := range g.Snapshot().Compartments {
+		assert.Zero(t, c.InFlight)
+	}
+}

@@ -63,12 +63,13 @@ func (g *Guard) succeed(old *generation, set *policy.Set) (next *generation, gon
 	}
 	g.nameCompartments(next, old)
 
-	stays := map[place]bool{}
+	settled := map[place]bool{} // those that stay, and those that are in gone: Do may have one of places
 	for _, p := range next.all() {
-		stays[p] = true
+		settled[p] = true
 	}
 	for _, p := range old.all() {
-		if !stays[p] {
+		if !settled[p] {
+			settled[p] = true
 			gone = append(gone, p)
 		}
 	}
@@ -122,6 +123,7 @@ func (g *Guard) settleIn(p place, r *policy.Rule, s policy.Side, d policy.Defaul
 	for _, c := range p.table.change(r, d.MaxCompartments, d.Idle) {
 		g.change(c, r)
 	}
+	p.table.relist()
 	return p
 }
 

@@ -477,3 +477,57 @@ func TestReloadUnderNewKeys(t *testing.T) {
 		assert.Zero(t, c.InFlight)
 	}
 }
+
+// Of a client's policy with one compartment Do and HTTP calls have the same.
+func TestReloadShowsWhatIsGoneOnce(t *testing.T) {
+	g := guard(t, "version: 1\npolicies: [{name: db, side: client, per: policy, bulkhead: {maxConcurrent: 1}}]\n")
+	c := admit(t, g, to("db.invalid"))
+	g.Reload(nil)
+	assert.EqualValues(t, 1, compartment(t, g, "db", "").InFlight)
+	c.Release()
+}
+
+func TestReloadCountsWhoIsInsideOnBothSidesOfIt(t *testing.T) {
+	for _, without := range []string{"breaker: {}", "exempt: true"} {
+		g := watertight.New(set(t, "per: policy, bulkhead: {maxConcurrent: 3}"))
+		inside := func() int64 { return compartment(t, g, "p", "").InFlight }
+		first := admit(t, g, on("/a"))
+		g.Reload(set(t, "per: policy, "+without))
+		second := admit(t, g, on("/a"))
+		assert.EqualValues(t, 2, inside(), "the first has a permit of what is no more")
+		g.Reload(set(t, "per: policy, bulkhead: {maxConcurrent: 3}"))
+		third := admit(t, g, on("/a"))
+		assert.EqualValues(t, 3, inside(), "the second began without one")
+		assert.Equal(t, 2, compartment(t, g, "p", "").Bulkhead.InFlight)
+		for n, c := range []*watertight.Call{first, second, third} {
+			c.Release()
+			assert.EqualValues(t, 2-n, inside())
+		}
+	}
+}
+
+// Keys whose breakers are not closed fill a table. When a reload takes these, or holds
+// them, the keys make room for others again.
+func TestReloadMakesRoom(t *testing.T) {
+	bounded := func(breaker string) *policy.Set {
+		s, err := policy.Parse("test.yaml", fmt.Appendf(nil, "version: 1\ndefaults: {maxCompartments: 2}\npolicies: [{name: p, side: server, bulkhead: {maxConcurrent: 1}%s}]\n", breaker))
+		require.NoError(t, err)
+		return s
+	}
+	for _, to := range []string{"", ", breaker: {minCalls: 1, force: closed}"} {
+		g := watertight.New(bounded(", breaker: {minCalls: 1}"))
+		for _, k := range []string{"/a", "/b"} {
+			c := admit(t, g, on(k))
+			c.SettleStatus(500)
+			c.Release()
+		}
+		admit(t, g, on("/c")).Release()
+		g.Reload(bounded(", breaker: {minCalls: 1}"))
+		admit(t, g, on("/c")).Release()
+		require.Equal(t, []string{"(overflow)", "/a", "/b"}, keys(g), "these are open")
+		g.Reload(bounded(to))
+		admit(t, g, on("/c")).Release()
+		admit(t, g, on("/d")).Release()
+		assert.Equal(t, []string{"(overflow)", "/c", "/d"}, keys(g))
+	}
+}

@@ -22,10 +22,10 @@ import (
 // Compartments that no call holds stand in a list, those left first in front.
 // What state their breakers are in is asked only when one is about to be
 // dropped: calls come often, new keys seldom. One whose breaker is not closed
-// then leaves the list until its next call does.
+// then leaves the list until its next call does, or a reload has changed it.
 //
 // Finding, leaving and inserting take constant time under one lock, apart from
-// the drops, of which there is at most one for each time a call left.
+// the drops, of which there is at most one for each time a call left, and for each reload.
 type table struct {
 	side   policy.Side
 	per    policy.Per
@@ -102,8 +102,8 @@ func (t *table) pinLocked(c *compartment) {
 // that may call listeners, who may ask for a snapshot, which needs the lock. A
 // call may come to the other meanwhile, and even go; then drop does nothing, as
 // the answer is worth nothing. If none came, the answer still holds: while no
-// call holds a compartment, its breaker neither leaves the closed state nor comes
-// back to it.
+// call holds a compartment and no reload changes it, its breaker neither leaves the
+// closed state nor comes back to it.
 func (t *table) insert(key []byte) *compartment {
 	now := time.Since(t.origin)
 	for {
@@ -206,6 +206,22 @@ func (t *table) listLocked(c *compartment, now time.Duration) {
 		t.first = c
 	}
 	t.last = c
+}
+
+// relist begins a rest for all that no call holds. After a reload what their breakers
+// said before is worth nothing: they may have none any more, or another.
+func (t *table) relist() {
+	now := time.Since(t.origin)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, c := range t.byKey {
+		switch {
+		case c.listed:
+			c.rest++
+		case c.refs == 0:
+			t.listLocked(c, now)
+		}
+	}
 }
 
 func (t *table) unlistLocked(c *compartment) {

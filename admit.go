@@ -132,33 +132,9 @@ func (g *generation) enter(buf []byte, req *policy.Request, r *policy.Rule, patt
 	if c != nil {
 		c.meet()
 	} else {
-		c = p.table.acquire(appendKey(buf, req, r, pattern))
+		c = p.table.acquire(r.AppendKey(buf, req, pattern))
 	}
 	return seat{c, c.limits.Load()}
-}
-
-// appendKey appends the key by which a policy divides its calls. Without a router to
-// name the route, the pattern that matched stands for it.
-func appendKey(dst []byte, req *policy.Request, r *policy.Rule, pattern string) []byte {
-	switch r.PerOn(req.Side) {
-	case policy.PerHeader:
-		value := ""
-		if values := req.Header[r.Header]; len(values) > 0 {
-			value = values[0]
-		}
-		return policy.AppendHeaderKey(dst, value)
-	case policy.PerHost:
-		if req.Key != "" {
-			return append(dst, req.Key[:min(len(req.Key), policy.MaxKey)]...)
-		}
-		return policy.AppendHostKey(dst, req.Side, req.Scheme, req.Host)
-	case policy.PerRoute:
-		if req.RouteKnown {
-			return append(dst, req.Route...)
-		}
-		return append(dst, pattern...)
-	}
-	return dst
 }
 
 func (c *compartment) unpin() {

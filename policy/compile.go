@@ -51,13 +51,13 @@ func compile(p *problems, d *draft) (*Set, error) {
 		}
 		r := p.rule(pd)
 		r.Index = i
-		s.add(r)
+		s.add(r, whereOf(pd))
 	}
 	if len(p.errors) > 0 {
 		sortByPosition(p.errors)
 		return nil, p.errors
 	}
-	p.warnShadowed(s, d)
+	p.warnShadowed(s, "move it up")
 	sortByPosition(p.warns)
 	s.warnings = p.warns
 	return s, nil
@@ -71,12 +71,14 @@ func byPolicyAt(d *policyDraft) string {
 	return " by the one in line " + strconv.Itoa(d.name.at.line)
 }
 
-func (s *Set) add(r *Rule) {
+// add appends a rule. written says where its settings are in the file, if there is one.
+func (s *Set) add(r *Rule, written map[string]at) {
 	s.rules = append(s.rules, r)
 	if s.byName == nil {
 		s.byName = make(map[string]*Rule)
 	}
 	s.byName[r.Name] = r
+	s.written = append(s.written, written)
 	if r.Side.covers(Server) {
 		s.server.add(r)
 		limits := r.Bulkhead != nil || r.Breaker != nil
@@ -167,6 +169,7 @@ func (p *problems) bulkhead(d *bulkheadDraft) *BulkheadSettings {
 	}
 	b.MaxQueue = p.count(&d.maxQueue, 0, maxCount, queue)
 	p.warnQueue(d, b)
+	p.warnLongWait(d.maxWait.at, d.maxWait.name, b.MaxWait)
 	return b
 }
 

@@ -278,7 +278,7 @@ func (d *decoder) breaker(n *yaml.Node, name string) *breakerDraft {
 		}
 	}
 	if n := o.values["failureStatus"]; n != nil {
-		b.failureStatusList.set = true
+		b.failureStatusList.name, b.failureStatusList.at, b.failureStatusList.set = name+".failureStatus", place(n), true
 		_, problem := readStatusRange(n)
 		if list, ok := d.list(n, name+".failureStatus", alone(n, problem == "", "[500-599]")); ok {
 			for i, n := range list.Content {

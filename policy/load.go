@@ -41,7 +41,8 @@ func readFile(path string) ([]byte, error) {
 // Parse is [Load] for a file that is already in memory. The name is only for
 // messages. The error is of type [Errors].
 func Parse(name string, data []byte, opts ...LoadOption) (*Set, error) {
-	set, err := parse(name, data, opts)
+	p := &problems{file: name}
+	set, err := p.parse(data, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -52,8 +53,7 @@ func Parse(name string, data []byte, opts ...LoadOption) (*Set, error) {
 // versionDigits are enough to tell apart the versions of a file.
 const versionDigits = 12
 
-func parse(name string, data []byte, opts []LoadOption) (*Set, error) {
-	p := &problems{file: name}
+func (p *problems) parse(data []byte, opts []LoadOption) (*Set, error) {
 	if len(data) > maxFile {
 		p.errorf(at{1, 1}, "a policy file may have at most %d bytes", maxFile)
 		return nil, p.errors

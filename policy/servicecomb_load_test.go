@@ -186,6 +186,7 @@ servicecomb:
 	assert.Equal(t, []string{
 		`4:36: bulkhead "a": maxConcurrentCalls is 2147483647, and 1000000000 is used, which is the most there is`,
 		`4:65: bulkhead "a": maxWaitDuration is 9999h, and 8760h is used, which is the longest there is`,
+		`4:65: bulkhead "a": maxWaitDuration is 8760h0m0s, but most callers have given up by then: their deadline is 30s or less; write a shorter one`,
 		`5:44: circuitBreaker "a": minimumNumberOfCalls is 2147483647, and 1000000 is used, which is the most there is`,
 		`5:107: circuitBreaker "a": slidingWindowSize is 2147483647 calls, and 1000000 is used, which is the most there is`,
 		`5:141: circuitBreaker "a": failureRateThreshold is 0.5, which is less than one percent; for a share of 0.5 write 50`,

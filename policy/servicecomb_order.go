@@ -2,6 +2,7 @@ package policy
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -180,14 +181,15 @@ func (c *comb) set() *Set {
 		{Server, PerPolicy, kindBulkhead, kindCircuitBreaker},
 		{Client, PerHost, kindInstanceBulkhead, kindInstanceIsolation},
 	} {
-		for _, r := range join(side.side, c.policiesOf(side.bulkhead), c.policiesOf(side.breaker)) {
-			r.Index = len(s.rules)
-			r.Per = side.per
-			s.add(r)
+		for _, j := range join(side.side, c.policiesOf(side.bulkhead), c.policiesOf(side.breaker)) {
+			j.Index = len(s.rules)
+			j.Per = side.per
+			s.add(j.Rule, j.written)
 		}
 	}
 	c.others()
 	c.warnUnused()
+	c.warnShadowed(s, "give it a smaller order")
 	if len(s.rules) == 0 && len(c.errors) == 0 {
 		c.warnf(c.start(), "nothing in this file limits a request here")
 	}
@@ -200,12 +202,18 @@ func (c *comb) start() at {
 	return place(key)
 }
 
+// A placedRule is a rule with where its settings are written.
+type placedRule struct {
+	*Rule
+	written map[string]at
+}
+
 // join makes one list of two, each in its own order. A bulkhead and a breaker of the same
 // name become one rule, as long as both orders allow it.
 //
 // They do not where two names are in one order in the one list, and in the other order
 // in the other list. Then the later of the two stays in two parts.
-func join(side Side, bulkheads, breakers []*combPolicy) (rules []*Rule) {
+func join(side Side, bulkheads, breakers []*combPolicy) (rules []placedRule) {
 	next := 0 // of breakers
 	for _, b := range bulkheads {
 		i := slices.IndexFunc(breakers[next:], func(p *combPolicy) bool { return p.name == b.name })
@@ -215,6 +223,7 @@ func join(side Side, bulkheads, breakers []*combPolicy) (rules []*Rule) {
 				rules = append(rules, p.rule(side))
 			}
 			r.Breaker = breakers[next+i].breaker
+			maps.Copy(r.written, breakers[next+i].written)
 			next += i + 1
 		}
 		rules = append(rules, r)
@@ -222,11 +231,12 @@ func join(side Side, bulkheads, breakers []*combPolicy) (rules []*Rule) {
 	for _, p := range breakers[next:] {
 		rules = append(rules, p.rule(side))
 	}
-	return apart(rules)
+	apart(rules)
+	return rules
 }
 
 // apart gives the breakers that could not be joined a name of their own.
-func apart(rules []*Rule) []*Rule {
+func apart(rules []placedRule) {
 	names := map[string]int{}
 	for _, r := range rules {
 		names[r.Name]++
@@ -238,11 +248,10 @@ func apart(rules []*Rule) []*Rule {
 			names[r.Name]++
 		}
 	}
-	return rules
 }
 
 // rule compiles a policy.
-func (p *combPolicy) rule(side Side) *Rule {
+func (p *combPolicy) rule(side Side) placedRule {
 	r := &Rule{
 		Name:       p.name,
 		Side:       side,
@@ -256,7 +265,9 @@ func (p *combPolicy) rule(side Side) *Rule {
 			r.entries = append(r.entries, e.compile(side))
 		}
 	}
-	return r
+	written := map[string]at{"": p.key}
+	maps.Copy(written, p.written)
+	return placedRule{r, written}
 }
 
 // compile compiles an entry for one side. What the other service is called a client

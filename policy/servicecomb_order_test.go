@@ -120,12 +120,13 @@ func TestJoin(t *testing.T) {
 	})
 	same := []*combPolicy{{section: section{name: "a"}, group: &combGroup{}}, {section: section{name: "b"}, group: &combGroup{}}}
 	assert.Len(t, join(Server, same, same), 2, "in the same order all are joined")
-	var taken []*Rule
+	var taken []placedRule
 	for _, name := range []string{"a", "a (breaker)", "a"} {
-		taken = append(taken, &Rule{Name: name})
+		taken = append(taken, placedRule{Rule: &Rule{Name: name}})
 	}
 	taken[1].Bulkhead, taken[2].Bulkhead = &BulkheadSettings{}, &BulkheadSettings{}
-	assert.Equal(t, "a (breaker) (breaker)", apart(taken)[0].Name)
+	apart(taken)
+	assert.Equal(t, "a (breaker) (breaker)", taken[0].Name)
 }
 
 func namesOf(all []*combPolicy) (names []string) {

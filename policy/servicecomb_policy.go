@@ -12,6 +12,7 @@ import (
 // A combPolicy is a policy of one of the four kinds.
 type combPolicy struct {
 	section
+	written  map[string]at // by our names of the settings
 	order    int
 	orderAt  at
 	group    *combGroup
@@ -79,7 +80,7 @@ func (c *comb) combPolicy(s *section) *combPolicy {
 		return misplacedInPolicy(s, key, breaker)
 	})
 	f.name(s.name)
-	p := &combPolicy{section: *s, order: f.order(), orderAt: f.at("order")}
+	p := &combPolicy{section: *s, order: f.order(), orderAt: f.at("order"), written: f.written()}
 	if f.values["order"] == nil {
 		p.orderAt = s.key
 	}
@@ -96,6 +97,35 @@ func (c *comb) combPolicy(s *section) *combPolicy {
 		return nil
 	}
 	return p
+}
+
+// ourNames are our names for their settings.
+var ourNames = map[string]string{
+	"maxConcurrentCalls":                    "bulkhead.maxConcurrent",
+	"maxWaitDuration":                       "bulkhead.maxWait",
+	"failureRateThreshold":                  "breaker.failureRate",
+	"slowCallRateThreshold":                 "breaker.slowCallRate",
+	"slowCallDurationThreshold":             "breaker.slowCall",
+	"minimumNumberOfCalls":                  "breaker.minCalls",
+	"waitDurationInOpenState":               "breaker.openFor",
+	"permittedNumberOfCallsInHalfOpenState": "breaker.halfOpen.calls",
+	"recordFailureStatus":                   "breaker.failureStatus",
+	"forceOpen":                             "breaker.force",
+	"forceClosed":                           "breaker.force",
+}
+
+// written returns where the settings are, by our names.
+func (f *combFields) written() map[string]at {
+	where := map[string]at{}
+	for key, n := range f.values {
+		if name := ourNames[key]; name != "" {
+			where[name] = place(n)
+		}
+	}
+	if n := f.values["slidingWindowSize"]; n != nil {
+		where["breaker.window.calls"], where["breaker.window.time"] = place(n), place(n)
+	}
+	return where
 }
 
 // scalarHint says what to write instead of a policy that is a mere text.
@@ -155,6 +185,7 @@ func (f *combFields) bulkhead() *BulkheadSettings {
 	if b.MaxWait > 0 {
 		b.MaxQueue = defaultMaxQueue
 	}
+	f.c.warnLongWait(f.at("maxWaitDuration"), f.label+"maxWaitDuration", b.MaxWait)
 	return b
 }
 

@@ -5,8 +5,9 @@ package policy
 type Set struct {
 	rules    []*Rule
 	byName   map[string]*Rule
-	server   index // of those rules that work on a server
-	client   index // likewise on a client
+	server   index           // of those rules that work on a server
+	client   index           // likewise on a client
+	written  []map[string]at // by index of the rule and by key; the name is under ""
 	defaults Defaults
 	warnings []*Error
 	routes   bool
@@ -37,3 +38,12 @@ func (s *Set) Version() string { return s.version }
 // UsesRoutes reports whether some policy needs to know the route of a server's
 // requests: it matches on the route, or keeps a compartment for each.
 func (s *Set) UsesRoutes() bool { return s.routes }
+
+// Where returns the line and the column of the file at which a setting of one of the
+// set's rules is written, by its key, such as "bulkhead.maxWait". In a ServiceComb file
+// that is the place of the setting that it comes from. An empty key asks for the policy's
+// name. Both are 0 if it is not written, and so has its default.
+func (s *Set) Where(r *Rule, key string) (line, column int) {
+	at := s.written[r.Index][key]
+	return at.line, at.column
+}

@@ -1,6 +1,10 @@
 package policy
 
-import "strings"
+import (
+	"strconv"
+	"strings"
+	"time"
+)
 
 func (p *problems) warnQueue(d *bulkheadDraft, b *BulkheadSettings) {
 	switch {
@@ -45,8 +49,8 @@ func (p *problems) warnPath(f *field[string]) {
 }
 
 // warnShadowed warns of policies that never decide anything, because earlier ones
-// that match everything have taken all that they could give.
-func (p *problems) warnShadowed(s *Set, d *draft) {
+// have taken all that they could give. way is the way to come before them.
+func (p *problems) warnShadowed(s *Set, way string) {
 	// The first policy that takes a part of every request, by side and part.
 	var taken [len(sideNames)][2]*Rule
 	for i, r := range s.rules {
@@ -69,9 +73,32 @@ func (p *problems) warnShadowed(s *Set, d *draft) {
 				}
 			}
 		}
-		if !used {
-			f := &d.policies[i].name
-			p.warnf(f.at, "%sit is never used: from policy %s on nothing is left for it to decide; move it up", d.policies[i].label, quote(by.Name))
+		switch {
+		case !used:
+			p.warnf(s.written[i][""], "%sit is never used: from policy %s on nothing is left for it to decide; %s", policyLabel(r.Name, i), quote(by.Name), way)
+		case len(r.entries) > 0:
+			if by := s.coverOf(r); by != nil {
+				p.warnf(s.written[i][""], "%sit is never used: policy %s%s takes all that it matches; %s, or leave it out", policyLabel(r.Name, i), quote(by.Name), s.inLine(by), way)
+			}
 		}
+	}
+}
+
+// inLine says where a policy is, if that is known.
+func (s *Set) inLine(r *Rule) string {
+	if line, _ := s.Where(r, ""); line > 0 {
+		return " in line " + strconv.Itoa(line)
+	}
+	return ""
+}
+
+// usualDeadline is how long most callers wait for an answer at most, by the defaults of
+// common clients and proxies.
+const usualDeadline = 30 * time.Second
+
+// warnLongWait warns of a wait that its caller will hardly see the end of.
+func (p *problems) warnLongWait(at at, name string, wait time.Duration) {
+	if wait > usualDeadline {
+		p.warnf(at, "%s is %v, but most callers have given up by then: their deadline is %v or less; write a shorter one", name, wait, usualDeadline)
 	}
 }

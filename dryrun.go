@@ -37,6 +37,7 @@ type dryRun struct {
 	held           int             // permits that would be out
 	ends           []time.Duration // when those of calls that are over will come back, the latest first
 	queue          []*attempt      // the oldest first
+	shortened      bool            // maxWait was, and queue has not been empty since: the end of a wait may come before that of an older one
 }
 
 // An attempt is one call in a dryRun.
@@ -65,6 +66,7 @@ func (d *dryRun) configure(b *policy.BulkheadSettings) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.catchUpLocked(now)
+	d.shortened = d.shortened || b.MaxWait < d.maxWait && len(d.queue) > 0
 	d.limit, d.backlog, d.maxWait = b.MaxConcurrent, b.MaxQueue, b.MaxWait
 	for d.held < d.limit && len(d.queue) > 0 {
 		d.held++
@@ -149,13 +151,28 @@ func (d *dryRun) handOverLocked(at time.Duration) {
 	}
 }
 
-// expireLocked refuses those who would have waited too long by an instant. Only the
-// oldest are looked at: with one maxWait for all, theirs is over first.
+// expireLocked refuses those who would have waited too long by an instant. With one
+// maxWait for all, that of the oldest is over first, and only they are looked at.
 func (d *dryRun) expireLocked(at time.Duration) {
 	for len(d.queue) > 0 && d.queue[0].deadline < at {
-		d.pop().state = attemptTimedOut
-		d.c.observe(policy.ReasonWaitTimeout)
+		d.timeOut(d.pop())
 	}
+	if !d.shortened {
+		return
+	}
+	d.queue = slices.DeleteFunc(d.queue, func(a *attempt) bool {
+		late := a.deadline < at
+		if late {
+			d.timeOut(a)
+		}
+		return late
+	})
+	d.shortened = len(d.queue) > 0
+}
+
+func (d *dryRun) timeOut(a *attempt) {
+	a.state = attemptTimedOut
+	d.c.observe(policy.ReasonWaitTimeout)
 }
 
 func (d *dryRun) pop() *attempt {

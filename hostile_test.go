@@ -44,6 +44,12 @@ func TestAMillionKeys(t *testing.T) {
 			},
 			func(i int) string { return "/" + strconv.Itoa(i) },
 		},
+		"header:X-Tenant": {
+			func(i int) *policy.Request {
+				return &policy.Request{Side: policy.Server, Header: http.Header{"X-Tenant": {strconv.Itoa(i)}}}
+			},
+			strconv.Itoa,
+		},
 	} {
 		t.Run(per, func(t *testing.T) {
 			g := guard(t, fmt.Sprintf(`
@@ -132,7 +138,7 @@ func FuzzCompartmentKey(f *testing.F) {
 		f.Add(s, s, s)
 	}
 	f.Fuzz(func(t *testing.T, host, route, tenant string) {
-		for per, longest := range map[string]int{"host": 16 + 3 + 255 + 2 + 6, "route": len(route), "policy": 0} {
+		for per, longest := range map[string]int{"host": 16 + 3 + 255 + 2 + 6, "route": len(route), "header:X-Tenant": 64, "policy": 0} {
 			for _, side := range []policy.Side{policy.Server, policy.Client} {
 				if per == "route" && side == policy.Client {
 					continue
@@ -149,15 +155,22 @@ func FuzzCompartmentKey(f *testing.F) {
 					continue // nothing limits what has no route
 				}
 				rejected := refused(t, g, request(), bulkhead.ErrFull)
-				require.LessOrEqual(t, len(rejected.Key), longest)
 
 				var read watertight.Snapshot
 				text, err := json.Marshal(g.Snapshot())
 				require.NoError(t, err)
 				require.NoError(t, json.Unmarshal(text, &read))
 				require.Len(t, read.Compartments, 1)
-				if utf8.ValidString(rejected.Key) {
-					require.Equal(t, rejected.Key, read.Compartments[0].Key)
+				key := g.Snapshot().Compartments[0].Key
+				require.LessOrEqual(t, len(key), longest)
+				if per == "header:X-Tenant" { // which may be a secret
+					require.Empty(t, rejected.Key)
+					require.NotRegexp(t, "[^ -~…]", key)
+				} else {
+					require.Equal(t, key, rejected.Key)
+				}
+				if utf8.ValidString(key) {
+					require.Equal(t, key, read.Compartments[0].Key)
 				}
 				call.Release()
 				admit(t, g, request()).Release()

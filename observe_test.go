@@ -311,3 +311,30 @@ func TestDryRunHammer(t *testing.T) {
 	assert.EqualValues(t, callers*rounds, c.Granted)
 	assert.Zero(t, c.InFlight)
 }
+
+// After a reload some in the queue of a dry run may wait less long than those before
+// them.
+func TestReloadShortensTheWaitOfADryRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := watertight.New(set(t, "per: policy, mode: observe, bulkhead: {maxConcurrent: 1, maxQueue: 2, maxWait: 1h}"))
+		calls := []*watertight.Call{admit(t, g, on("/")), admit(t, g, on("/"))}
+		g.Reload(set(t, "per: policy, mode: observe, bulkhead: {maxConcurrent: 1, maxQueue: 2, maxWait: 1s}"))
+		observed := func() map[string]uint64 { return compartment(t, g, "p", "").Observed }
+		for n := range uint64(3) {
+			calls = append(calls, admit(t, g, on("/")))
+			time.Sleep(time.Second)
+			require.Equal(t, n, observed()["wait_timeout"])
+			time.Sleep(1)
+			require.Equal(t, n+1, observed()["wait_timeout"])
+		}
+		calls[0].Release() // its permit goes to the second
+		calls = append(calls, admit(t, g, on("/")))
+		time.Sleep(2 * time.Second)
+		assert.Equal(t, map[string]uint64{"full": 0, "wait_timeout": 4, "open": 0}, observed())
+		for _, c := range calls {
+			c.Release()
+		}
+		admit(t, g, on("/")).Release()
+		assert.Equal(t, map[string]uint64{"full": 0, "wait_timeout": 4, "open": 0}, observed())
+	})
+}

@@ -33,7 +33,7 @@ type CompartmentSnapshot struct {
 	Observed map[string]uint64 `json:"observed,omitempty"` // by reason: granted, but would have been rejected otherwise
 	Left     uint64            `json:"left"`               // callers who gave up before they were admitted
 	Leaked   uint64            `json:"leaked"`             // response bodies that the garbage collector had to release
-	InFlight int64             `json:"inFlight"`           // calls inside; with a bulkhead the permits out, of a pool the tasks that run
+	InFlight int64             `json:"inFlight"`           // calls inside, of a pool the tasks that run; those that began before a reload brought the bulkhead have no permit of it
 
 	Waits    []WaitSnapshot    `json:"waits,omitempty"` // by length, the shortest first
 	Bulkhead *BulkheadSnapshot `json:"bulkhead,omitempty"`
@@ -143,17 +143,8 @@ func (c *compartment) snapshot() CompartmentSnapshot {
 		l = *at
 	}
 	s.ofObserver(c, &l)
-	if l.rule != nil && l.rule.Bulkhead != nil {
-		b := l.bulkhead.Snapshot()
-		s.Bulkhead = &BulkheadSnapshot{
-			Limit:     l.shownLimit(b.Limit),
-			InFlight:  b.InFlight,
-			Queued:    b.Queued,
-			Peak:      b.Peak,
-			MaxQueue:  l.bulkheadRule.MaxQueue,
-			MaxWaitMs: milliseconds(l.bulkheadRule.MaxWait),
-		}
-		s.InFlight = int64(b.InFlight)
+	if l.bulkhead != nil {
+		s.ofBulkhead(&l)
 	}
 	if c.pool != nil {
 		s.ofPool(c.pool.Snapshot())
@@ -179,6 +170,24 @@ func (c *compartment) snapshot() CompartmentSnapshot {
 		}
 	}
 	return s
+}
+
+// ofBulkhead fills in the bulkhead, and who is inside by its permits: also of one that
+// the policy has lost.
+func (s *CompartmentSnapshot) ofBulkhead(l *limits) {
+	b := l.bulkhead.Snapshot()
+	s.InFlight += int64(b.InFlight)
+	if l.rule.Bulkhead == nil {
+		return
+	}
+	s.Bulkhead = &BulkheadSnapshot{
+		Limit:     l.shownLimit(b.Limit),
+		InFlight:  b.InFlight,
+		Queued:    b.Queued,
+		Peak:      b.Peak,
+		MaxQueue:  l.bulkheadRule.MaxQueue,
+		MaxWaitMs: milliseconds(l.bulkheadRule.MaxWait),
+	}
 }
 
 // ofObserver fills in what would have been refused, now and while the policy was

@@ -17,9 +17,9 @@ var ErrOpen = errors.New("breaker: open")
 // usable. Its methods may be called from any number of goroutines. It has no
 // goroutine and no timer, and nothing to close.
 type Breaker struct {
-	// What each call writes comes first: up to the first half of overdue it is 64
-	// bytes, a cache line, and that is handed from one processor to another less
-	// often than several.
+	// What calls go by comes first, and then what is written under mu whenever a call
+	// ends: up to the first half of overdue it is 64 bytes, a cache line, and that is
+	// handed from one processor to another less often than several.
 
 	gate // what calls do without mu
 
@@ -46,8 +46,8 @@ type Breaker struct {
 	half     *halfOpen // in HalfOpen, and in Open after it, where its figures stay in view
 	listener *listener // nil: there is none; not changed after New
 
-	rules  rules     // not changed after New
-	origin time.Time // not changed after New; instants are durations since then, on the monotonic clock
+	config atomic.Pointer[rules] // changed under mu, while the gate is shut; read with mu and without
+	origin time.Time             // not changed after New; instants are durations since then, on the monotonic clock
 
 	denied atomic.Uint64 // written with mu and without
 }
@@ -57,11 +57,11 @@ type Breaker struct {
 func New(c Config) *Breaker {
 	c = c.withDefaults()
 	b := &Breaker{
-		rules:        newRules(c),
 		origin:       time.Now(),
 		overdueLimit: c.OverdueLimit,
 		window:       newWindow(c.Window),
 	}
+	b.config.Store(shared(newRules(c)))
 	if c.OnTransition != nil {
 		b.listener = &listener{tell: c.OnTransition}
 	}
@@ -69,6 +69,9 @@ func New(c Config) *Breaker {
 	b.openLocked()
 	return b
 }
+
+// rules returns what is in force.
+func (b *Breaker) rules() *rules { return b.config.Load() }
 
 // now reads the clock. That is done before taking the lock, to keep it out of the
 // critical section.
@@ -98,7 +101,8 @@ func (b *Breaker) look(ctx context.Context, now time.Duration) time.Duration {
 	return now
 }
 
-// unlock opens the gate and gives the lock back, and then has the listener told what changed.
+// unlock opens the gate, gives the lock back, and then has the listener told what
+// changed.
 func (b *Breaker) unlock() {
 	b.openLocked()
 	tell := b.listener != nil && b.listener.behindLocked()
@@ -195,19 +199,19 @@ func (b *Breaker) endLocked(ctx context.Context, c Call, o Outcome, now, took ti
 	if b.state == Disabled {
 		return
 	}
-	slow := b.rules.slow(took)
+	slow := b.rules().slow(took)
 	if b.state == HalfOpen {
 		b.endProbeLocked(ctx, c.kind.probe, o, slow, now)
 		return
 	}
-	if b.rules.width > 0 {
+	if b.rules().width > 0 {
 		b.endAwaitedLocked(c, o)
 	}
 	if o == Ignored {
 		return
 	}
 	sum := b.window.add(now, o == Failure, slow)
-	if cause := b.rules.verdict(sum, int(b.rules.minCalls)); cause != 0 && b.state == Closed {
+	if cause := b.rules().verdict(sum, int(b.rules().minCalls)); cause != 0 && b.state == Closed {
 		b.moveLocked(ctx, Open, cause, now, 0)
 	}
 }

@@ -5,46 +5,53 @@ import (
 	"time"
 )
 
-// A gate is what nearly all calls go through, on their way in and on their way out,
-// without the lock. Whoever has the lock (see Breaker.lock) has shut the gate and
-// taken out what it held, so that under the lock there is no gate to think of: all is
-// as if every call had taken the lock. This is the argument that all is so, too, for
-// those that did not.
+// A gate lets nearly all calls in, and out again, without the lock. It does so by one
+// word, which a call changes by compare-and-swap: as it comes in, to be counted, and as
+// it leaves, to leave its outcome behind. Whoever takes the lock (Breaker.lock) first
+// shuts the gate and files what it held. So nobody who has the lock has to think of the
+// gate: for him, all is as if every call had taken the lock. Why is it so for the
+// others, too?
 //
-// One instant. word says in which epoch the gate is, and what it holds. slot, from and
-// until are written only while the gate is shut, and each time begins a new epoch.
-// Whoever passes loads word, then the others, and then either changes word by a
-// compare-and-swap from what was loaded, or loads it again and finds the same epoch.
-// So between the two, all belonged to that epoch: what is of a later one is written
-// after the gate was shut for it, and what is of an earlier one before this one was
-// opened. The second of the two is the instant at which the call was let in, refused
-// or ended. (An epoch comes again after 2^26 of them. To be misled, a goroutine would
-// have to rest for exactly so long between two of its instructions.)
+// What a call goes by belongs together. slot, from, until and the breaker's rules are
+// written only while the gate is shut, and never without a new epoch. A call loads word, then these, and then
+// either swaps the word that it loaded for another, or loads it again and finds the
+// epoch unchanged. If that succeeds, it has seen nothing later than that epoch, for which
+// the gate would have been shut first, and nothing earlier, since all of an epoch is
+// written before the gate opens for it. At the instant at which it succeeds, the call
+// is let in, refused, or ended. (An epoch comes again after 2^26 of them. To be
+// misled, a goroutine would have to rest for exactly that long between two of its
+// instructions.)
 //
-// On the way in, the state decides, and until an instant that is due changes it (until)
-// or the lock is taken, that is all that the lock would have decided by. What it would
-// have counted, a call begun in this slot, word counts (begun): in the word itself,
-// since a count of its own could only be written before or after, when the slot, or
-// even the period, might be another.
+// A call that comes in is told what the lock would have told it. The state is that of
+// the epoch, and from from until until nothing is due that would change it. The count of
+// the calls begun stands in word, and not beside it: written a moment later, it would
+// be found in the next slot, or the next period, and nobody would take the call out of
+// that again.
 //
-// On the way out, word holds the outcome until somebody takes the lock. The one who
-// does files it before anything else, and nobody sees any outcomes, but under the
-// lock; so it is as good as filed, if filing it at its own instant would have set
-// nothing else in motion, and does the same now as then. That is why only such a call
-// leaves its outcome here as
-//   - began in this slot and was awaited all along, so that for the overdue rule one
-//     call begun is one less and one response is one more, whenever in this slot. Until
-//     the slot is over nothing becomes overdue, so that the rule, which did not hold when
-//     the gate was opened, will not;
-//   - ended before until, which is not after the end of the bucket of a time window, so
-//     that it goes into the same bucket, and no outcome has left the window meanwhile;
-//   - was not slow, and is not one failure more than word says (failures), which is as
-//     many as can be added without a trip, whatever the order: see rules.allowance. If
-//     even a success might trip, word has no room for outcomes (locked).
+// A call that leaves would, under the lock, be filed in the window, be judged there, and
+// move from those awaited to those that have responded. It need not take the lock if
+// doing this later comes to the same. Nobody can tell the difference meanwhile, since
+// nobody sees any of it but under the lock. What remains:
 //
-// The lock is taken by all others, which are rare where it matters: many calls a second
-// are calls that end soon, in the slot in which they began. Besides, one call in a few
-// hundred finds word full, or every twelfth while failures are among them.
+//   - The overdue rule counts by the slot. The call began in the current one and was
+//     awaited all along, so that it is only a number: one call less, one response more.
+//     In that slot no further call becomes overdue, so that the rule, which did not hold
+//     when the gate was opened, cannot begin to.
+//   - A time window counts by the bucket. The gate is open no longer than the bucket
+//     lasts, so that the outcome comes into its own one, and none leaves before it is in.
+//   - A count window drops what came first. word holds the outcomes in their order.
+//   - Nothing may trip unnoticed. word says how many of the outcomes that it holds may be
+//     failures: as many as cannot trip the breaker, however they come. None may be slow.
+//     Where a success alone might trip, which takes a window that has lost old
+//     outcomes, or too few of them to be judged, it may hold none. See rules.allowance.
+//
+// Nor does it matter that the clock may have been read before last. Under the lock, last
+// would be used instead, which is in the same slot and the same bucket.
+//
+// That leaves, for the lock: calls that last into another slot, are slow, waited, or
+// might trip. Calls that are many a second at one breaker are short, so where there is
+// contention these are few. Besides, word is full after some hundred successes, and a
+// dozen outcomes after the first failure.
 type gate struct {
 	word  atomic.Uint64 // a word
 	slot  atomic.Uint64 // current number of the overdue rule; while that is off, of the period
@@ -64,12 +71,11 @@ func (g *gate) setLocked(slot uint64, from, until time.Duration) {
 	g.until.Store(int64(until))
 }
 
-// shutLocked shuts the gate and files what it held: as of b.last, which is in the
-// epoch, so the bucket of the window is the right one.
+// shutLocked shuts the gate and files what it held, as of b.last, which is in the same
+// bucket.
 func (b *Breaker) shutLocked() {
-	// While the gate is open, its epoch stays.
 	w := word(b.word.Swap(uint64(b.load().shut())))
-	if b.rules.width > 0 {
+	if b.rules().width > 0 {
 		b.overdue.pass(w.begun(), w.run()+w.tail())
 	}
 	for range w.run() {
@@ -85,7 +91,7 @@ func (b *Breaker) openLocked() {
 	allowance := -1
 	switch b.state {
 	case Closed:
-		allowance = b.rules.allowance(b.window.counts(b.last))
+		allowance = b.rules().allowance(b.window.counts(b.last))
 	case MetricsOnly: // nothing trips
 		allowance = int(maxFailures)
 	}
@@ -105,7 +111,7 @@ func (b *Breaker) pass(now time.Duration) (call Call, ok bool) {
 			if w.has(crowded) {
 				return Call{}, false
 			}
-			if b.rules.width == 0 && b.load().sameEpoch(w) || b.swap(w, w+oneBegun) {
+			if b.rules().width == 0 && b.load().sameEpoch(w) || b.swap(w, w+oneBegun) {
 				return Call{b, slot, now, kind{state: state}}, true
 			}
 		case Open:
@@ -124,12 +130,12 @@ func (b *Breaker) pass(now time.Duration) (call Call, ok bool) {
 
 // leave is end without the lock. It reports whether that was possible.
 func (b *Breaker) leave(c Call, o Outcome, now, took time.Duration) bool {
-	if o == Ignored || c.kind.phase != awaited || b.rules.slow(took) {
+	if o == Ignored || c.kind.phase != awaited {
 		return false
 	}
 	for {
 		w := b.load()
-		if c.slot != b.slot.Load() || now < time.Duration(b.from.Load()) || now >= time.Duration(b.until.Load()) {
+		if c.slot != b.slot.Load() || b.rules().slow(took) || now < time.Duration(b.from.Load()) || now >= time.Duration(b.until.Load()) {
 			return false
 		}
 		next, ok := w.with(o)

@@ -396,7 +396,7 @@ func TestAgainstModel(t *testing.T) {
 			b, m := breaker.New(c), newModel(c)
 			ctx := context.Background()
 			var out []*modelCall
-			word, fields := b.Epoch()
+			epoch, fields := b.Epoch()
 
 			// pick takes a call out of those that have not ended; nil if there is
 			// none.
@@ -572,11 +572,11 @@ func TestAgainstModel(t *testing.T) {
 					m.move(to, breaker.CauseForced, openFor)
 				},
 				"": func(t *rapid.T) {
-					// Whatever the gate stands for has changed with its word.
-					if w, f := b.Epoch(); w == word {
+					// Whatever the gate stands for has changed with its epoch.
+					if e, f := b.Epoch(); e == epoch {
 						require.Equal(t, fields, f)
 					} else {
-						word, fields = w, f
+						epoch, fields = e, f
 					}
 					// Looking empties the gate, and makes the changes that were due.
 					if idled || rapid.IntRange(0, 3).Draw(t, "look") == 0 {

@@ -74,13 +74,14 @@ func (o *overdue) step(slot uint64) {
 	o.begun, o.answered = 0, 0
 }
 
-// stepLocked takes the counts to the slot that b.last lies in, if the rule is on.
+// stepLocked sets the gate for the slot and the bucket that b.last lies in, and takes
+// the counts to that slot, if the rule is on.
 //
 // That takes at most as many steps as there are slots in view. After these, all
 // that happened before the first of them is either overdue or forgotten.
 func (b *Breaker) stepLocked() {
 	target, start := b.first, b.since
-	if width := b.rules.width; width > 0 {
+	if width := b.rules().width; width > 0 {
 		passed := (b.last - b.since) / width
 		target, start = target+uint64(passed), start+passed*width
 		slot := b.slot.Load()
@@ -96,8 +97,8 @@ func (b *Breaker) stepLocked() {
 // window that at is in, whichever is first.
 func (b *Breaker) stepDue(start, at time.Duration) time.Duration {
 	due := b.window.steadyUntil(at)
-	if b.rules.width > 0 {
-		due = min(due, after(start, b.rules.width))
+	if b.rules().width > 0 {
+		due = min(due, after(start, b.rules().width))
 	}
 	return due
 }
@@ -127,11 +128,11 @@ func (b *Breaker) tooManyOverdueLocked() bool {
 	if late == 0 {
 		return false
 	}
-	enough := int(b.rules.minCalls)
+	enough := int(b.rules().minCalls)
 	if b.overdueLimit > 0 {
 		enough = min(enough, b.overdueLimit)
 	}
-	return late >= enough && percent(late, late+b.overdue.prompt()) >= b.rules.slowRate
+	return late >= enough && percent(late, late+b.overdue.prompt()) >= b.rules().slowRate
 }
 
 // SetOverdueLimit changes [Config].OverdueLimit, for when the bulkhead around the

@@ -1,15 +1,23 @@
 package breaker
 
-import "time"
+import (
+	"slices"
+	"sync/atomic"
+	"time"
+)
 
 // rules are a [Config] with every default filled in, flattened to what is asked
-// on each call. They do not change after New.
+// on each call. They do not change: a breaker that is configured anew gets others.
 type rules struct {
+	scalars
+	openFor []time.Duration
+}
+
+type scalars struct {
 	failureRate, slowRate   float64 // percent
 	failureFloor, slowFloor uint8   // the same rounded down, see verdict
 	slowCall                time.Duration
 	width                   time.Duration // of the slots of the overdue rule; 0: that rule is off
-	openFor                 []time.Duration
 	jitter                  float64
 	maxRetryAfter           time.Duration
 	probeTimeout            time.Duration // negative: for ever
@@ -21,13 +29,12 @@ type rules struct {
 
 // newRules takes a Config in which withDefaults has filled the gaps.
 func newRules(c Config) rules {
-	r := rules{
+	r := rules{openFor: c.OpenFor, scalars: scalars{
 		failureRate:   c.FailureRate,
 		slowRate:      c.SlowCallRate,
 		failureFloor:  uint8(c.FailureRate),
 		slowFloor:     uint8(c.SlowCallRate),
 		slowCall:      c.SlowCall,
-		openFor:       c.OpenFor,
 		jitter:        c.Jitter,
 		maxRetryAfter: c.MaxRetryAfter,
 		probeTimeout:  c.HalfOpen.ProbeTimeout,
@@ -36,13 +43,30 @@ func newRules(c Config) rules {
 		permits:       int32(min(c.HalfOpen.Calls, maxCount)),
 		maxWaitTarget: c.HalfOpen.MaxWaitTarget,
 		auto:          c.AutoHalfOpen,
-	}
+	}}
 	if c.SlowCall > 0 && !c.NoOverdue {
 		// Rounded up: eight slots may be longer than SlowCall, by 7ns at most, but
 		// never shorter, so nothing is overdue early.
 		r.width = (c.SlowCall-1)/slotsPerSlowCall + 1
 	}
 	return r
+}
+
+// shared returns rules with the same content: those made last, if they are the same, so
+// that of many breakers made one after the other from one Config, as for the hosts of a
+// policy, each does not have its own.
+func shared(r rules) *rules {
+	if last := lastRules.Load(); last != nil && last.equal(&r) {
+		return last
+	}
+	lastRules.Store(&r)
+	return &r
+}
+
+var lastRules atomic.Pointer[rules]
+
+func (r *rules) equal(s *rules) bool {
+	return r.scalars == s.scalars && slices.Equal(r.openFor, s.openFor)
 }
 
 const maxCount = 1<<31 - 1

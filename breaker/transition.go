@@ -116,7 +116,7 @@ func (b *Breaker) enterLocked(to State, at, openFor time.Duration) {
 		}
 		until = after(at, openFor)
 	case HalfOpen:
-		b.half = &halfOpen{permits: int(b.rules.permits)}
+		b.half = &halfOpen{permits: int(b.rules().permits), enough: b.rules().minProbes()}
 		until = at // every call has to look at the probes
 	case ForcedOpen:
 		b.attempt++ // an opening, though without an end
@@ -147,10 +147,7 @@ func (b *Breaker) enterGateLocked(from, until time.Duration) {
 // nextOpenForLocked returns the length of an open period that begins at an instant.
 func (b *Breaker) nextOpenForLocked(at time.Duration) time.Duration {
 	if asked := b.askedUntil - at; asked > 0 {
-		return min(asked, b.rules.maxRetryAfter)
+		return min(asked, b.rules().maxRetryAfter)
 	}
-	return b.rules.drawFor(b.attempt)
+	return b.rules().drawFor(b.attempt)
 }
-
-// Configure is to come.
-func (b *Breaker) Configure(c Config) {}

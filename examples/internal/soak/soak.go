@@ -186,7 +186,16 @@ func (s *soak) recover() error {
 			return err
 		}
 	}
-	return s.settle()
+	if err := s.settle(); err != nil {
+		return err
+	}
+	// What no count shows: that nothing waits for a call that is gone.
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	if err := s.guard.Drain(ctx); err != nil {
+		return fmt.Errorf("everybody is at rest, and yet somebody is inside: drain: %w", err)
+	}
+	return nil
 }
 
 // closeBreaker calls until the breaker of an upstream is closed.

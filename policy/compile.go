@@ -73,10 +73,15 @@ func byPolicyAt(d *policyDraft) string {
 
 func (s *Set) add(r *Rule) {
 	s.rules = append(s.rules, r)
-	if s.byName == nil {
-		s.byName = make(map[string]*Rule)
+	for i, side := range [...]Side{Server, Client} {
+		if !r.Side.covers(side) {
+			continue
+		}
+		if s.byName[i] == nil {
+			s.byName[i] = make(map[string]*Rule)
+		}
+		s.byName[i][r.Name] = r
 	}
-	s.byName[r.Name] = r
 	if r.Side.covers(Server) {
 		s.server.add(r)
 		limits := r.Bulkhead != nil || r.Breaker != nil

@@ -531,3 +531,32 @@ func TestReloadMakesRoom(t *testing.T) {
 		assert.Equal(t, []string{"(overflow)", "/c", "/d"}, keys(g))
 	}
 }
+
+// A snapshot is of before a reload or of after it: whoever is inside is in it, once.
+func TestReloadIsNotSeenByHalves(t *testing.T) {
+	sets := []*policy.Set{set(t, "per: route, bulkhead: {maxConcurrent: 1}"), set(t, "per: policy, bulkhead: {maxConcurrent: 1}")}
+	g := watertight.New(sets[0], watertight.WithLogger(slog.New(slog.DiscardHandler)))
+	var begun, inside atomic.Int64
+	var done atomic.Bool
+	var work sync.WaitGroup
+	for range 8 {
+		work.Go(func() {
+			for !done.Load() {
+				least, n := inside.Load(), int64(0)
+				for _, c := range g.Snapshot().Compartments {
+					n += c.InFlight
+				}
+				assert.LessOrEqual(t, least, n, "all are there")
+				assert.LessOrEqual(t, n, begun.Load(), "once")
+			}
+		})
+	}
+	for i := range 500 {
+		begun.Add(1)
+		admit(t, g, on("/")) // stays
+		inside.Add(1)
+		g.Reload(sets[(i+1)%len(sets)])
+	}
+	done.Store(true)
+	work.Wait()
+}

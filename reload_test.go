@@ -540,7 +540,7 @@ func TestReloadIsNotSeenByHalves(t *testing.T) {
 			}
 		})
 	}
-	for i := range 500 {
+	for i := range 150 {
 		begun.Add(1)
 		admit(t, g, on("/")) // stays
 		inside.Add(1)

@@ -118,7 +118,7 @@ policies:
 	for i := range held {
 		c, err := g.Admit(t.Context(), on("/"))
 		require.NoError(t, err)
-		c.Answering() // so that the breaker does not open because of it
+		c.Answering(200) // so that the breaker does not open because of it
 		held[i] = c
 		arrived.Add(1)
 		granted.Add(1)

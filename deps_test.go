@@ -47,6 +47,8 @@ var layers = []struct {
 		"turns the Guard's hooks into telemetry and takes no part in a decision"},
 	{"./adapters/chi", []string{".", "./middleware", "github.com/go-chi/chi/v5"},
 		"teaches the server side one router"},
+	{"./cmd/watertight", []string{"./policy"},
+		"checks and explains policy files where nothing runs, with the standard flag package: a library for commands would be every user's dependency"},
 	{"./adapters/resty", []string{".", "./transport", "github.com/go-resty/resty/v2"},
 		"teaches the client side one client library"},
 }

@@ -44,6 +44,12 @@
 // never hold, an entry that would match everything by accident are errors, all of
 // them reported at once. What is allowed but hardly meant is in [Set.Warnings].
 //
+// # ServiceComb
+//
+// [Load] reads the governance files of ServiceComb and Spring Cloud Huawei as well;
+// docs/servicecomb.md maps every field of theirs. The command watertight checks and
+// explains files of both kinds.
+//
 // # Cost
 //
 // Matching allocates nothing. Policies are found by host, path, route and method,

@@ -19,7 +19,7 @@ import (
 	"github.com/watertight-go/watertight/policy"
 )
 
-const schemaFile = "../../docs/policy.schema.json"
+const schemaFile = "../../cmd/watertight/policy.schema.json"
 
 func schema(t testing.TB) *jsonschema.Schema {
 	t.Helper()

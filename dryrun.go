@@ -37,7 +37,7 @@ type dryRun struct {
 	held           int             // permits that would be out
 	ends           []time.Duration // when those of calls that are over will come back, the latest first
 	queue          []*attempt      // the oldest first
-	shortened      bool            // maxWait was, and queue has not been empty since: the end of a wait may come before that of an older one
+	shortened      time.Duration   // when maxWait last was: of those who were in the queue then, the wait may end after that of a younger one
 }
 
 // An attempt is one call in a dryRun.
@@ -66,7 +66,9 @@ func (d *dryRun) configure(b *policy.BulkheadSettings) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.catchUpLocked(now)
-	d.shortened = d.shortened || b.MaxWait < d.maxWait && len(d.queue) > 0
+	if b.MaxWait < d.maxWait {
+		d.shortened = now
+	}
 	d.limit, d.backlog, d.maxWait = b.MaxConcurrent, b.MaxQueue, b.MaxWait
 	for d.held < d.limit && len(d.queue) > 0 {
 		d.held++
@@ -157,7 +159,7 @@ func (d *dryRun) expireLocked(at time.Duration) {
 	for len(d.queue) > 0 && d.queue[0].deadline < at {
 		d.timeOut(d.pop())
 	}
-	if !d.shortened {
+	if len(d.queue) == 0 || d.queue[0].arrived > d.shortened {
 		return
 	}
 	d.queue = slices.DeleteFunc(d.queue, func(a *attempt) bool {
@@ -167,7 +169,6 @@ func (d *dryRun) expireLocked(at time.Duration) {
 		}
 		return late
 	})
-	d.shortened = len(d.queue) > 0
 }
 
 func (d *dryRun) timeOut(a *attempt) {

@@ -78,9 +78,9 @@ type BreakerSnapshot struct {
 // read one after the other while calls go on. A table of many keys makes the
 // calls that look up theirs wait for as long as it takes to list them.
 func (g *Guard) Snapshot() Snapshot {
-	status, gone := g.reloads.look()
+	gen, status, gone := g.look()
 	out := Snapshot{Version: 1, Policies: status, Compartments: []CompartmentSnapshot{}}
-	for _, cs := range g.compartments(gone) {
+	for _, cs := range g.compartments(gen, gone) {
 		for _, c := range cs {
 			if c.table != nil || c.met.Load() {
 				out.Compartments = append(out.Compartments, c.snapshot())
@@ -99,9 +99,8 @@ func milliseconds(d time.Duration) int64 {
 
 // compartments returns all compartments: one group for each policy and side, one
 // for those of policies that are gone, one for all pools.
-func (g *Guard) compartments(gone []*compartment) [][]*compartment {
+func (g *Guard) compartments(gen *generation, gone []*compartment) [][]*compartment {
 	var groups [][]*compartment
-	gen := g.current.Load()
 	for i, r := range gen.set.Rules() {
 		for s := range gen.places {
 			cs := gen.places[s][i].all()

@@ -25,11 +25,11 @@ func (s *Set) MatchNamed(name string, r *Request) (d Decision, ok bool) {
 
 // named returns the policy of that name which works on a side, or nil.
 func (s *Set) named(name string, side Side) *Rule {
-	if side != Server && side != Client {
-		return nil
-	}
-	if rule := s.byName[name]; rule != nil && rule.Side.covers(side) {
-		return rule
+	switch side {
+	case Server:
+		return s.byName[0][name]
+	case Client:
+		return s.byName[1][name]
 	}
 	return nil
 }

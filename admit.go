@@ -50,15 +50,19 @@ func (g *Guard) Admit(ctx context.Context, req *policy.Request) (c Call, err err
 		return c, nil
 	}
 	admitted := false
-	// In a defer, for a hook that ends the goroutine and a context that panics.
+	// In a defer, for a hook that ends the goroutine and a context that panics. c is
+	// the result, and must stay what it is until this has given back what it holds.
 	defer func() {
 		if !admitted {
-			defer c.depart()
+			defer func() {
+				c.depart()
+				c = Call{left: c.left}
+			}()
 			c.giveBack()
 		}
 	}()
 	if err = c.admit(req); err != nil {
-		return Call{left: c.left}, err
+		return c, err
 	}
 	admitted = true
 	return c, nil

@@ -33,8 +33,9 @@ type Call struct {
 	attempt  *attempt // in the dry run of bulkhead; nil: not in one
 	timedOut bool     // in that dry run, in its queue
 
-	queued time.Duration // from its arrival until the call proper began, if it queued; only with a breaker
-	status int           // of an answer whose outcome SettleBody is to file; 0: none
+	queued   time.Duration // from its arrival until the call proper began, if it queued; only with a breaker
+	answered time.Duration // how long the call proper took until its answer began, if it has: see Answering
+	status   int           // of an answer whose outcome SettleBody is to file; 0: none
 
 	left *compartment // of a call that was not admitted because its caller left
 

@@ -23,6 +23,7 @@ policies:
   - {name: fixed, side: server, match: [{path: /fixed}], per: policy, bulkhead: {maxConcurrent: 100, maxWait: 1s}}
   - {name: keyed, side: server, match: [{path: /keyed}], bulkhead: {maxConcurrent: 100}, breaker: {slowCall: 1s}}
   - {name: full, side: server, match: [{path: /full}], per: policy, bulkhead: {maxConcurrent: 1}}
+  - {name: tenants, side: server, match: [{path: /tenants}], per: "header:X-Tenant", bulkhead: {maxConcurrent: 100}}
   - {name: hosts, side: client, bulkhead: {maxConcurrent: 100, maxWait: 1s}, breaker: {slowCall: 1s}}
 `
 
@@ -33,6 +34,7 @@ var costs = []struct {
 	{"unmatched", on("/none")},
 	{"bulkhead, per policy", on("/fixed")},
 	{"bulkhead and breaker, per route", on("/keyed")},
+	{"bulkhead, per header", by(on("/tenants"), "acme")},
 	{"bulkhead and breaker, per host", to("up.internal:8080")},
 }
 
@@ -116,7 +118,7 @@ policies:
 	for i := range held {
 		c, err := g.Admit(t.Context(), on("/"))
 		require.NoError(t, err)
-		c.Answering() // so that the breaker does not open because of it
+		c.Answering(200) // so that the breaker does not open because of it
 		held[i] = c
 		arrived.Add(1)
 		granted.Add(1)

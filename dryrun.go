@@ -37,6 +37,7 @@ type dryRun struct {
 	held           int             // permits that would be out
 	ends           []time.Duration // when those of calls that are over will come back, the latest first
 	queue          []*attempt      // the oldest first
+	shortened      time.Duration   // when maxWait last was: of those who were in the queue then, the wait may end after that of a younger one
 }
 
 // An attempt is one call in a dryRun.
@@ -65,6 +66,9 @@ func (d *dryRun) configure(b *policy.BulkheadSettings) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.catchUpLocked(now)
+	if b.MaxWait < d.maxWait {
+		d.shortened = now
+	}
 	d.limit, d.backlog, d.maxWait = b.MaxConcurrent, b.MaxQueue, b.MaxWait
 	for d.held < d.limit && len(d.queue) > 0 {
 		d.held++
@@ -149,13 +153,27 @@ func (d *dryRun) handOverLocked(at time.Duration) {
 	}
 }
 
-// expireLocked refuses those who would have waited too long by an instant. Only the
-// oldest are looked at: with one maxWait for all, theirs is over first.
+// expireLocked refuses those who would have waited too long by an instant. With one
+// maxWait for all, that of the oldest is over first, and only they are looked at.
 func (d *dryRun) expireLocked(at time.Duration) {
 	for len(d.queue) > 0 && d.queue[0].deadline < at {
-		d.pop().state = attemptTimedOut
-		d.c.observe(policy.ReasonWaitTimeout)
+		d.timeOut(d.pop())
 	}
+	if len(d.queue) == 0 || d.queue[0].arrived > d.shortened {
+		return
+	}
+	d.queue = slices.DeleteFunc(d.queue, func(a *attempt) bool {
+		late := a.deadline < at
+		if late {
+			d.timeOut(a)
+		}
+		return late
+	})
+}
+
+func (d *dryRun) timeOut(a *attempt) {
+	a.state = attemptTimedOut
+	d.c.observe(policy.ReasonWaitTimeout)
 }
 
 func (d *dryRun) pop() *attempt {

@@ -63,12 +63,13 @@ func (g *Guard) succeed(old *generation, set *policy.Set) (next *generation, gon
 	}
 	g.nameCompartments(next, old)
 
-	stays := map[place]bool{}
+	settled := map[place]bool{} // those that stay, and those that are in gone: Do may have one of places
 	for _, p := range next.all() {
-		stays[p] = true
+		settled[p] = true
 	}
 	for _, p := range old.all() {
-		if !stays[p] {
+		if !settled[p] {
+			settled[p] = true
 			gone = append(gone, p)
 		}
 	}
@@ -111,7 +112,7 @@ func (g *generation) all() []place {
 func (g *Guard) settleIn(p place, r *policy.Rule, s policy.Side, d policy.Defaults) place {
 	if r.Exempt || r.PerOn(s) == policy.PerPolicy {
 		if p.fixed == nil {
-			return place{fixed: g.build(r, s, "")}
+			return place{fixed: g.build(nil, r, s, "")}
 		}
 		g.change(p.fixed, r)
 		return p
@@ -122,6 +123,7 @@ func (g *Guard) settleIn(p place, r *policy.Rule, s policy.Side, d policy.Defaul
 	for _, c := range p.table.change(r, d.MaxCompartments, d.Idle) {
 		g.change(c, r)
 	}
+	p.table.relist()
 	return p
 }
 
@@ -135,7 +137,7 @@ func (g *Guard) nameCompartments(next, old *generation) {
 		case p.table != nil:
 			c := old.named[r.Name]
 			if c == nil {
-				c = g.build(r, policy.Client, "")
+				c = g.build(nil, r, policy.Client, "")
 				c.Per = policy.PerPolicy
 			} else {
 				g.change(c, r)
@@ -182,13 +184,17 @@ type seat struct {
 
 func (s seat) taken() bool { return s.compartment != nil }
 
-// build makes the compartment of a policy for one key.
-func (g *Guard) build(r *policy.Rule, s policy.Side, key string) *compartment {
+// build makes the compartment of a policy for one key, as if it had been there when
+// the policy was another one, if was is not nil.
+func (g *Guard) build(was, r *policy.Rule, s policy.Side, key string) *compartment {
 	per := r.PerOn(s)
 	if r.Exempt {
 		per = policy.PerPolicy // there is one for all that it matches
 	}
 	c := &compartment{Compartment: Compartment{Policy: r.Name, Side: s, Per: per, Key: key}}
+	if was != nil {
+		g.change(c, was)
+	}
 	g.change(c, r)
 	return c
 }

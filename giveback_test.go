@@ -335,3 +335,25 @@ func TestAPanickingLoggerChangesNothing(t *testing.T) {
 type panickingHandler struct{ slog.Handler }
 
 func (panickingHandler) Handle(context.Context, slog.Record) error { panic("logger") }
+
+// Whoever was refused, or left, is not inside: its compartment may be dropped, and
+// Drain does not wait for it.
+func TestARefusedCallHoldsNothing(t *testing.T) {
+	g := guard(t, `
+version: 1
+defaults: {maxCompartments: 1}
+policies:
+  - {name: hosts, side: client, bulkhead: {maxConcurrent: 1}}
+`)
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	held := admit(t, g, to("a"))
+	refused(t, g, to("a"), bulkhead.ErrFull)
+	_, err := g.Admit(gone, to("a"))
+	require.ErrorIs(t, err, context.Canceled)
+	held.Release()
+
+	admit(t, g, to("b")).Release()
+	assert.Equal(t, []string{"b"}, keys(g), "b took the place of a")
+	require.NoError(t, g.Drain(gone), "nobody is inside")
+}

@@ -84,7 +84,7 @@ func TestDryRunOfABurst(t *testing.T) {
 		c := calls.run(t, g)
 		assert.Equal(t, map[string]uint64{"full": 19, "wait_timeout": 21, "open": 0}, c.Observed, "one at once, and nine more within 95ms")
 		assert.EqualValues(t, 50, c.Granted)
-		assert.Equal(t, &watertight.BulkheadSnapshot{Limit: 1, Peak: 50}, c.Bulkhead, "the limit that it would have, and who was inside")
+		assert.Equal(t, &watertight.BulkheadSnapshot{Limit: 1, Peak: 50, MaxQueue: 30, MaxWaitMs: 95}, c.Bulkhead, "the limit that it would have, and who was inside")
 		assert.Equal(t, "observe", c.Mode)
 	})
 }
@@ -232,7 +232,7 @@ func TestReloadChangesTheMode(t *testing.T) {
 		}
 		g.Reload(set(t, "per: policy, "+limits))
 		c := compartment(t, g, "p", "")
-		assert.Equal(t, &watertight.BulkheadSnapshot{Limit: 2, InFlight: 4, Peak: 4}, c.Bulkhead, "who is inside counts")
+		assert.Equal(t, &watertight.BulkheadSnapshot{Limit: 2, InFlight: 4, Peak: 4, MaxQueue: 1000, MaxWaitMs: 1000}, c.Bulkhead, "who is inside counts")
 		assert.Empty(t, c.Mode)
 		refused(t, g, on("/"), bulkhead.ErrWaitTimeout)
 		for _, c := range calls[:3] {
@@ -279,10 +279,10 @@ func TestSnapshotOfAnObserver(t *testing.T) {
 	admit(t, g, on("/"))
 	data, err := json.Marshal(compartment(t, g, "p", ""))
 	require.NoError(t, err)
-	assert.JSONEq(t, `{"policy": "p", "side": "server", "key": "", "granted": 1, "left": 0, "leaked": 0, "inFlight": 1,
+	assert.JSONEq(t, `{"policy": "p", "side": "server", "per": "policy", "key": "", "granted": 1, "left": 0, "leaked": 0, "inFlight": 1,
 		"rejected": {"full": 0, "wait_timeout": 0, "open": 0, "draining": 0},
 		"mode": "observe", "observed": {"full": 0, "wait_timeout": 0, "open": 0},
-		"bulkhead": {"limit": 1, "inFlight": 1, "queued": 0, "peak": 1}}`, string(data))
+		"bulkhead": {"limit": 1, "inFlight": 1, "queued": 0, "peak": 1, "maxQueue": 0, "maxWaitMs": 0}}`, string(data))
 }
 
 // Under the race detector: a dry run is shared by all calls, snapshots and reloads.
@@ -310,4 +310,31 @@ func TestDryRunHammer(t *testing.T) {
 	c := compartment(t, g, "p", "")
 	assert.EqualValues(t, callers*rounds, c.Granted)
 	assert.Zero(t, c.InFlight)
+}
+
+// After a reload some in the queue of a dry run may wait less long than those before
+// them.
+func TestReloadShortensTheWaitOfADryRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := watertight.New(set(t, "per: policy, mode: observe, bulkhead: {maxConcurrent: 1, maxQueue: 2, maxWait: 1h}"))
+		calls := []*watertight.Call{admit(t, g, on("/")), admit(t, g, on("/"))}
+		g.Reload(set(t, "per: policy, mode: observe, bulkhead: {maxConcurrent: 1, maxQueue: 2, maxWait: 1s}"))
+		observed := func() map[string]uint64 { return compartment(t, g, "p", "").Observed }
+		for n := range uint64(3) {
+			calls = append(calls, admit(t, g, on("/")))
+			time.Sleep(time.Second)
+			require.Equal(t, n, observed()["wait_timeout"])
+			time.Sleep(time.Nanosecond)
+			require.Equal(t, n+1, observed()["wait_timeout"])
+		}
+		calls[0].Release() // its permit goes to the second
+		calls = append(calls, admit(t, g, on("/")))
+		time.Sleep(2 * time.Second)
+		assert.Equal(t, map[string]uint64{"full": 0, "wait_timeout": 4, "open": 0}, observed())
+		for _, c := range calls {
+			c.Release()
+		}
+		admit(t, g, on("/")).Release()
+		assert.Equal(t, map[string]uint64{"full": 0, "wait_timeout": 4, "open": 0}, observed())
+	})
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -82,29 +83,31 @@ func TestWithoutLimitsIsForOneSide(t *testing.T) {
 // Whatever stands in its way, an unlimited call passes, is counted apart, and
 // nothing hears of its outcome.
 func TestWithoutLimitsPassesEverything(t *testing.T) {
-	g := guard(t, overridable)
-	held := admit(t, g, to("a"))
-	held.SettleFailure()
-	refused(t, g, to("a"), breaker.ErrOpen)
-	before := compartment(t, g, "all", "")
+	synctest.Test(t, func(t *testing.T) { // where the time left open stands still
+		g := guard(t, overridable)
+		held := admit(t, g, to("a"))
+		held.SettleFailure()
+		refused(t, g, to("a"), breaker.ErrOpen)
+		before := compartment(t, g, "all", "")
 
-	ctx, cancel := context.WithCancel(watertight.WithoutLimits(t.Context(), policy.Client))
-	cancel() // as for an exempt call, nobody looks
-	c := under(t, ctx, g, to("a"))
-	assert.False(t, c.Watched())
-	c.SettleFailure()
-	assert.EqualValues(t, 1, compartment(t, g, "(exempt)", "").InFlight)
-	assert.EqualValues(t, 1, compartment(t, g, "(exempt)", "").Granted)
-	c.Release()
-	assert.Zero(t, compartment(t, g, "(exempt)", "").InFlight)
-	assert.Equal(t, before, compartment(t, g, "all", ""))
+		ctx, cancel := context.WithCancel(watertight.WithoutLimits(t.Context(), policy.Client))
+		cancel() // as for an exempt call, nobody looks
+		c := under(t, ctx, g, to("a"))
+		assert.False(t, c.Watched())
+		c.SettleFailure()
+		assert.EqualValues(t, 1, compartment(t, g, "(exempt)", "").InFlight)
+		assert.EqualValues(t, 1, compartment(t, g, "(exempt)", "").Granted)
+		c.Release()
+		assert.Zero(t, compartment(t, g, "(exempt)", "").InFlight)
+		assert.Equal(t, before, compartment(t, g, "all", ""))
 
-	held.Release()
-	require.NoError(t, g.Drain(t.Context()))
-	under(t, ctx, g, to("a")).Release()
-	require.NoError(t, g.Do(ctx, "all", func(context.Context) error { return nil }), "so does Do")
-	require.ErrorIs(t, g.Do(t.Context(), "all", func(context.Context) error { return nil }), bulkhead.ErrClosed)
-	assert.EqualValues(t, 3, compartment(t, g, "(exempt)", "").Granted)
+		held.Release()
+		require.NoError(t, g.Drain(t.Context()))
+		under(t, ctx, g, to("a")).Release()
+		require.NoError(t, g.Do(ctx, "all", func(context.Context) error { return nil }), "so does Do")
+		require.ErrorIs(t, g.Do(t.Context(), "all", func(context.Context) error { return nil }), bulkhead.ErrClosed)
+		assert.EqualValues(t, 3, compartment(t, g, "(exempt)", "").Granted)
+	})
 }
 
 // An outcome that Do would file goes nowhere, and a panic gives everything back.
@@ -234,8 +237,7 @@ func TestWithPolicyOfNoSuchName(t *testing.T) {
 		require.ErrorIs(t, err, bulkhead.ErrFull, name)
 		held.Release()
 	}
-	assert.Equal(t, 1, strings.Count(log.String(), "\n"), log.String())
-	assert.Contains(t, log.String(), "WithPolicy names a policy that this side does not have")
+	assert.Equal(t, 1, strings.Count(log.String(), "WithPolicy names a policy that this side does not have"), log.String())
 }
 
 func TestOverrideForNoSide(t *testing.T) {

@@ -92,9 +92,11 @@ func TestReloadChangesTheHeader(t *testing.T) {
 	other, err := policy.Parse("f", []byte(strings.ReplaceAll(tenants, "x-tenant", "x-plan")))
 	require.NoError(t, err)
 	g.Reload(other)
-	admit(t, g, by(on("/"), "a"))
-	compartment(t, g, "tenants", "a") // of the policy that is gone, until its call has ended
-	compartment(t, g, "tenants", "(none)")
+	admit(t, g, by(on("/"), "a")) // now nobody's
+	plan := on("/")
+	plan.Header = map[string][]string{"X-Plan": {"a"}}
+	admit(t, g, plan) // the tenant of that name is inside, the plan is not
 	g.Reload(other)
+	refused(t, g, plan, bulkhead.ErrFull)
 	refused(t, g, by(on("/"), "a"), bulkhead.ErrFull)
 }

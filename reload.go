@@ -116,12 +116,13 @@ func (g *Guard) install(set *policy.Set) {
 			next.close(s)
 		}
 	}
-	g.current.Store(next)
 	g.reloads.mu.Lock()
+	defer g.reloads.mu.Unlock()
+	// With what goes, so that nobody who looks finds a place in both or in neither.
+	g.current.Store(next)
 	g.reloads.gone = append(g.reloads.gone, gone...)
 	g.reloads.forgetGoneLocked()
-	g.reloads.mu.Unlock()
-	g.reloads.note(func(s *PolicyStatus) { s.Version, s.Since = set.Version(), time.Now() })
+	g.reloads.status.Version, g.reloads.status.Since = set.Version(), time.Now()
 }
 
 func (r *reloads) note(change func(*PolicyStatus)) {
@@ -154,16 +155,18 @@ func (r *reloads) forgetGoneLocked() {
 	r.gone = kept
 }
 
-// look returns the status, and the compartments of the policies that are gone.
-func (r *reloads) look() (PolicyStatus, []*compartment) {
+// look returns what is in force, the status of the same moment, and the compartments of
+// the policies that are gone.
+func (g *Guard) look() (*generation, PolicyStatus, []*compartment) {
+	r := &g.reloads
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.forgetGoneLocked()
-	var cs []*compartment
+	var gone []*compartment
 	for _, p := range r.gone {
-		cs = append(cs, p.all()...)
+		gone = append(gone, p.all()...)
 	}
-	return r.status, cs
+	return g.current.Load(), r.status, gone
 }
 
 // busy reports whether a call is inside, or waits to be.
@@ -196,8 +199,8 @@ func (g *Guard) closeSide(s policy.Side) {
 	g.reloads.turn.Lock()
 	defer g.reloads.turn.Unlock()
 	g.reloads.closed[sideIndex(s)] = true
-	g.current.Load().close(s)
-	_, gone := g.reloads.look()
+	gen, _, gone := g.look()
+	gen.close(s)
 	for _, c := range gone {
 		if c.Side == s {
 			c.close()

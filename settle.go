@@ -80,13 +80,23 @@ func (c *Call) SettleIgnored() {
 	c.watch.Done(c.hookCtx, breaker.Ignored)
 }
 
-// Answering tells the breaker that the answer of a server's call is on its way, so
-// that the call is not overdue from now on, however long the rest takes. It files
-// no outcome, and does nothing after the call was settled.
-func (c *Call) Answering() {
-	if c.breaker.taken() && !c.settled {
-		c.watch = c.watch.Responded(c.hookCtx)
+// Answering tells the breaker that the answer of a server's call is on its way, with
+// that status. How long the rest takes is up to the client, and to what is streamed:
+// from now on the call is neither overdue, nor slow if it is not yet. Its outcome is
+// still to be settled, but for a half-open probe, for which others wait: that is
+// settled by the status now. It does nothing after the call was settled.
+func (c *Call) Answering(status int) {
+	if !c.breaker.taken() || c.settled {
+		return
 	}
+	if c.breaker.breakerRule.SlowCall > 0 {
+		c.answered = max(1, time.Since(c.watch.Start()))
+	}
+	if c.watch.State() == breaker.HalfOpen {
+		c.SettleStatus(status)
+		return
+	}
+	c.watch = c.watch.Responded(c.hookCtx)
 }
 
 // Responded is SettleStatus for a client's call whose response has a body, unless
@@ -143,9 +153,19 @@ func (c *Call) settle(o breaker.Outcome, weigh bool) {
 		c.watch.Done(c.hookCtx, o)
 		return
 	}
-	switch now, err := c.callerErr(); {
-	case err != nil:
+	if now, err := c.callerErr(); err != nil {
 		c.settleFor(err, now)
+	} else {
+		c.done(o, now)
+	}
+}
+
+// done files the outcome of a call that lasted until now, by the clock if that is
+// zero; of one that has answered before, until then.
+func (c *Call) done(o breaker.Outcome, now time.Time) {
+	switch {
+	case c.answered > 0:
+		c.watch.DoneIn(c.hookCtx, o, c.answered)
 	case now.IsZero():
 		c.watch.Done(c.hookCtx, o)
 	default:
@@ -181,17 +201,20 @@ func (c *Call) settleFor(err error, now time.Time) {
 		if ran < c.queued { // less than half of both together
 			o = breaker.Ignored
 		}
-		c.watch.DoneAt(c.hookCtx, o, now)
+		c.done(o, now)
 		return
+	}
+	if c.answered > 0 {
+		took = c.answered
 	}
 	switch slowCall := c.breaker.breakerRule.SlowCall; {
 	case slowCall <= 0 || took < slowCall:
-		c.watch.DoneAt(c.hookCtx, breaker.Ignored, now)
+		c.done(breaker.Ignored, now)
 	case took == slowCall:
 		// Slow begins above slowCall for the breaker, at slowCall for a caller who
 		// ran out of patience.
 		c.watch.DoneIn(c.hookCtx, breaker.Success, slowCall+1)
 	default:
-		c.watch.DoneAt(c.hookCtx, breaker.Success, now)
+		c.done(breaker.Success, now)
 	}
 }

@@ -25,7 +25,7 @@ type Snapshot struct {
 type CompartmentSnapshot struct {
 	Policy   string            `json:"policy"` // "(unmatched)": calls that no route or no policy matches; "(exempt)": those of WithoutLimits
 	Side     string            `json:"side"`   // "server" or "client"
-	Per      string            `json:"per"`    // what the policy has a compartment for: "policy", "route", "host" or "header:NAME"
+	Per      string            `json:"per"`    // what the policy has a compartment for: "policy", "route", "host" or "header"
 	Key      string            `json:"key"`    // "" with per: policy; "(overflow)": keys that found the table full
 	Granted  uint64            `json:"granted"`
 	Rejected map[string]uint64 `json:"rejected"`           // by reason
@@ -33,7 +33,7 @@ type CompartmentSnapshot struct {
 	Observed map[string]uint64 `json:"observed,omitempty"` // by reason: granted, but would have been rejected otherwise
 	Left     uint64            `json:"left"`               // callers who gave up before they were admitted
 	Leaked   uint64            `json:"leaked"`             // response bodies that the garbage collector had to release
-	InFlight int64             `json:"inFlight"`           // calls inside; with a bulkhead the permits out, of a pool the tasks that run
+	InFlight int64             `json:"inFlight"`           // calls inside, of a pool the tasks that run; those that began before a reload brought the bulkhead have no permit of it
 
 	Waits    []WaitSnapshot    `json:"waits,omitempty"` // by length, the shortest first
 	Bulkhead *BulkheadSnapshot `json:"bulkhead,omitempty"`
@@ -78,9 +78,9 @@ type BreakerSnapshot struct {
 // read one after the other while calls go on. A table of many keys makes the
 // calls that look up theirs wait for as long as it takes to list them.
 func (g *Guard) Snapshot() Snapshot {
-	status, gone := g.reloads.look()
+	gen, status, gone := g.look()
 	out := Snapshot{Version: 1, Policies: status, Compartments: []CompartmentSnapshot{}}
-	for _, cs := range g.compartments(gone) {
+	for _, cs := range g.compartments(gen, gone) {
 		for _, c := range cs {
 			if c.table != nil || c.met.Load() {
 				out.Compartments = append(out.Compartments, c.snapshot())
@@ -99,9 +99,8 @@ func milliseconds(d time.Duration) int64 {
 
 // compartments returns all compartments: one group for each policy and side, one
 // for those of policies that are gone, one for all pools.
-func (g *Guard) compartments(gone []*compartment) [][]*compartment {
+func (g *Guard) compartments(gen *generation, gone []*compartment) [][]*compartment {
 	var groups [][]*compartment
-	gen := g.current.Load()
 	for i, r := range gen.set.Rules() {
 		for s := range gen.places {
 			cs := gen.places[s][i].all()
@@ -143,17 +142,8 @@ func (c *compartment) snapshot() CompartmentSnapshot {
 		l = *at
 	}
 	s.ofObserver(c, &l)
-	if l.rule != nil && l.rule.Bulkhead != nil {
-		b := l.bulkhead.Snapshot()
-		s.Bulkhead = &BulkheadSnapshot{
-			Limit:     l.shownLimit(b.Limit),
-			InFlight:  b.InFlight,
-			Queued:    b.Queued,
-			Peak:      b.Peak,
-			MaxQueue:  l.bulkheadRule.MaxQueue,
-			MaxWaitMs: milliseconds(l.bulkheadRule.MaxWait),
-		}
-		s.InFlight = int64(b.InFlight)
+	if l.bulkhead != nil {
+		s.ofBulkhead(&l)
 	}
 	if c.pool != nil {
 		s.ofPool(c.pool.Snapshot())
@@ -179,6 +169,24 @@ func (c *compartment) snapshot() CompartmentSnapshot {
 		}
 	}
 	return s
+}
+
+// ofBulkhead fills in the bulkhead, and who is inside by its permits: also of one that
+// the policy has lost.
+func (s *CompartmentSnapshot) ofBulkhead(l *limits) {
+	b := l.bulkhead.Snapshot()
+	s.InFlight += int64(b.InFlight)
+	if l.rule.Bulkhead == nil {
+		return
+	}
+	s.Bulkhead = &BulkheadSnapshot{
+		Limit:     l.shownLimit(b.Limit),
+		InFlight:  b.InFlight,
+		Queued:    b.Queued,
+		Peak:      b.Peak,
+		MaxQueue:  l.bulkheadRule.MaxQueue,
+		MaxWaitMs: milliseconds(l.bulkheadRule.MaxWait),
+	}
 }
 
 // ofObserver fills in what would have been refused, now and while the policy was

@@ -22,19 +22,20 @@ import (
 // Compartments that no call holds stand in a list, those left first in front.
 // What state their breakers are in is asked only when one is about to be
 // dropped: calls come often, new keys seldom. One whose breaker is not closed
-// then leaves the list until its next call does.
+// then leaves the list until its next call does, or a reload has changed it.
 //
 // Finding, leaving and inserting take constant time under one lock, apart from
-// the drops, of which there is at most one for each time a call left.
+// the drops, of which there is at most one for each time a call left, and for each reload.
 type table struct {
 	side   policy.Side
 	per    policy.Per
 	header string    // of policy.PerHeader
 	origin time.Time // instants below are durations since then
-	build  func(r *policy.Rule, s policy.Side, key string) *compartment
+	build  func(was, r *policy.Rule, s policy.Side, key string) *compartment
 
 	mu   sync.Mutex   // guards the fields below, and the table's fields of every compartment in it
 	rule *policy.Rule // of the compartments to come
+	was  *policy.Rule // one before it, which had the bulkhead or the breaker that rule has not; nil: none had
 	max  int
 	idle time.Duration
 	// Invariants, whenever mu is not held:
@@ -49,7 +50,7 @@ type table struct {
 
 // newTable returns an empty table. Its compartments come from build, which is called
 // under the lock.
-func newTable(r *policy.Rule, s policy.Side, max int, idle time.Duration, build func(*policy.Rule, policy.Side, string) *compartment) *table {
+func newTable(r *policy.Rule, s policy.Side, max int, idle time.Duration, build func(was, r *policy.Rule, s policy.Side, key string) *compartment) *table {
 	return &table{side: s, per: r.PerOn(s), header: r.Header, rule: r, max: max, idle: idle, origin: time.Now(), build: build, byKey: make(map[string]*compartment)}
 }
 
@@ -58,8 +59,17 @@ func (t *table) divides(r *policy.Rule) bool { return t.per == r.PerOn(t.side) &
 
 // change makes r the rule of the compartments to come, and returns those that there
 // are. Until they have gone one by one, there may be more of them than max.
+//
+// A call that was judged by an earlier rule may bring a new key. What is built for it
+// must have what that rule asks for, as those have that are there.
 func (t *table) change(r *policy.Rule, max int, idle time.Duration) []*compartment {
 	t.mu.Lock()
+	switch {
+	case r.Bulkhead != nil && r.Breaker != nil:
+		t.was = nil
+	case r.Bulkhead == nil && t.rule.Bulkhead != nil, r.Breaker == nil && t.rule.Breaker != nil:
+		t.was = t.rule
+	}
 	t.rule, t.max, t.idle = r, max, idle
 	t.mu.Unlock()
 	return t.all()
@@ -92,8 +102,8 @@ func (t *table) pinLocked(c *compartment) {
 // that may call listeners, who may ask for a snapshot, which needs the lock. A
 // call may come to the other meanwhile, and even go; then drop does nothing, as
 // the answer is worth nothing. If none came, the answer still holds: while no
-// call holds a compartment, its breaker neither leaves the closed state nor comes
-// back to it.
+// call holds a compartment and no reload changes it, its breaker neither leaves the
+// closed state nor comes back to it.
 func (t *table) insert(key []byte) *compartment {
 	now := time.Since(t.origin)
 	for {
@@ -118,7 +128,13 @@ func (t *table) insertIfRoom(key []byte, now time.Duration) (c, other *compartme
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	c, ok := t.byKey[string(key)]
-	if !ok {
+	switch {
+	case ok:
+	case string(key) == overflowKey:
+		// A Host header may say so. Who calls itself that is counted there, or
+		// there would be two of the name.
+		c = t.overflowLocked()
+	default:
 		full := len(t.byKey) >= t.max
 		if first := t.first; first != nil && (full || now-first.leftAt > t.idle) {
 			return nil, first, first.rest
@@ -156,7 +172,7 @@ func (t *table) overflowLocked() *compartment {
 }
 
 func (t *table) buildLocked(key string) *compartment {
-	c := t.build(t.rule, t.side, key)
+	c := t.build(t.was, t.rule, t.side, key)
 	c.table = t
 	if t.closed {
 		c.close()
@@ -190,6 +206,22 @@ func (t *table) listLocked(c *compartment, now time.Duration) {
 		t.first = c
 	}
 	t.last = c
+}
+
+// relist begins a rest for all that no call holds. After a reload what their breakers
+// said before is worth nothing: they may have none any more, or another.
+func (t *table) relist() {
+	now := time.Since(t.origin)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, c := range t.byKey {
+		switch {
+		case c.listed:
+			c.rest++
+		case c.refs == 0:
+			t.listLocked(c, now)
+		}
+	}
 }
 
 func (t *table) unlistLocked(c *compartment) {

@@ -1,7 +1,7 @@
 // Command bench measures watertight beside its rivals and prints one table. From
 // this directory:
 //
-//	GOWORK=off go run .                  everything, some four minutes
+//	GOWORK=off go run .                  everything, some five minutes
 //	GOWORK=off go run . -rows hand       the rows whose name matches
 //	GOWORK=off go run . -rounds 15       more rounds, for a busy machine
 //

@@ -90,7 +90,8 @@ func BenchmarkProbe(b *testing.B) {
 // as many goroutines. Each line says how many times the raw pair it takes. The clock
 // is read once for the whole of it, except in "clock", which is a reading alone.
 //
-// "locking" is the rival of the gate: the same breaker, with Allow taking the lock.
+// "locking" is the rival of the gate: the same breaker, with the lock taken both times.
+// "lockingEnd" takes it only at the end, like a call that lasts into another slot.
 func BenchmarkRatio(b *testing.B) {
 	ctx := context.Background()
 	closed := func(c breaker.Config) func(int) {
@@ -131,7 +132,17 @@ func BenchmarkRatio(b *testing.B) {
 			now := time.Now()
 			return func(n int) {
 				for range n {
-					brk.AllowLocking(ctx, now).DoneAt(ctx, breaker.Success, now)
+					brk.AllowLocking(ctx, now).DoneLocking(ctx, breaker.Success, now)
+				}
+			}
+		}()},
+		{"closed/count/lockingEnd", func() func(int) {
+			brk := breaker.New(benchConfigs[0].config)
+			now := time.Now()
+			return func(n int) {
+				for range n {
+					call, _ := brk.AllowAt(ctx, now)
+					call.DoneLocking(ctx, breaker.Success, now)
 				}
 			}
 		}()},

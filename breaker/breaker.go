@@ -17,16 +17,17 @@ var ErrOpen = errors.New("breaker: open")
 // usable. Its methods may be called from any number of goroutines. It has no
 // goroutine and no timer, and nothing to close.
 type Breaker struct {
-	// What each call writes comes first: up to the first half of overdue it is 64
-	// bytes, a cache line, and that is handed from one processor to another less
-	// often than several.
+	// What calls go by comes first, and then what is written under mu whenever a call
+	// ends: up to the first half of overdue it is 64 bytes, a cache line, and that is
+	// handed from one processor to another less often than several.
 
-	gate // what Allow decides by without mu
+	gate // what calls do without mu
 
 	mu sync.Mutex // guards the fields below, but for those marked
 	// Invariants, whenever mu is not held:
 	//   - the gate is open, for state, from since or, with the overdue rule, from
 	//     the start of the slot, until the instant at which something is due
+	//   - unless that has come, last is in the current slot and bucket
 	//   - first <= slot, and both grow exactly when a state is entered, again or anew
 	//     (slot also from slot to slot)
 	//   - since <= last, and last never falls
@@ -45,8 +46,8 @@ type Breaker struct {
 	half     *halfOpen // in HalfOpen, and in Open after it, where its figures stay in view
 	listener *listener // nil: there is none; not changed after New
 
-	rules  rules     // not changed after New
-	origin time.Time // not changed after New; instants are durations since then, on the monotonic clock
+	config atomic.Pointer[rules] // changed under mu, while the gate is shut; read with mu and without
+	origin time.Time             // not changed after New; instants are durations since then, on the monotonic clock
 
 	denied atomic.Uint64 // written with mu and without
 }
@@ -56,29 +57,35 @@ type Breaker struct {
 func New(c Config) *Breaker {
 	c = c.withDefaults()
 	b := &Breaker{
-		rules:        newRules(c),
 		origin:       time.Now(),
 		overdueLimit: c.OverdueLimit,
 		window:       newWindow(c.Window),
 	}
+	b.config.Store(shared(newRules(c)))
 	if c.OnTransition != nil {
 		b.listener = &listener{tell: c.OnTransition}
 	}
 	b.enterLocked(c.InitialState, 0, 0)
+	b.openLocked()
 	return b
 }
+
+// rules returns what is in force.
+func (b *Breaker) rules() *rules { return b.config.Load() }
 
 // now reads the clock. That is done before taking the lock, to keep it out of the
 // critical section.
 func (b *Breaker) now() time.Duration { return time.Since(b.origin) }
 
-// lock takes the lock and makes every change that was due by now. It returns now,
-// or the instant already acted upon if a goroutine with a later reading of the
-// clock was faster: under the lock, time does not run backwards.
+// lock takes the lock: mu, with the gate shut and what it held filed. It makes every
+// change that was due by now. It returns now, or the instant already acted upon if a
+// goroutine with a later reading of the clock was faster: under the lock, time does
+// not run backwards.
 //
 // The overdue rule is no such change: see judgeOverdueLocked.
 func (b *Breaker) lock(ctx context.Context, now time.Duration) time.Duration {
 	b.mu.Lock()
+	b.shutLocked()
 	now = max(now, b.last)
 	b.last = now
 	if now >= time.Duration(b.until.Load()) {
@@ -94,8 +101,10 @@ func (b *Breaker) look(ctx context.Context, now time.Duration) time.Duration {
 	return now
 }
 
-// unlock gives the lock back, and then has the listener told what changed.
+// unlock opens the gate, gives the lock back, and then has the listener told what
+// changed.
 func (b *Breaker) unlock() {
+	b.openLocked()
 	tell := b.listener != nil && b.listener.behindLocked()
 	b.mu.Unlock()
 	if tell {
@@ -170,6 +179,13 @@ func (b *Breaker) end(ctx context.Context, c Call, o Outcome, now, took time.Dur
 	if !o.valid() {
 		panic("breaker: bad outcome: " + o.String())
 	}
+	if !b.leave(c, o, now, took) {
+		b.endLocking(ctx, c, o, now, took)
+	}
+}
+
+// endLocking is end under the lock.
+func (b *Breaker) endLocking(ctx context.Context, c Call, o Outcome, now, took time.Duration) {
 	now = b.lock(ctx, now)
 	if c.slot >= b.first {
 		b.endLocked(ctx, c, o, now, took)
@@ -183,19 +199,19 @@ func (b *Breaker) endLocked(ctx context.Context, c Call, o Outcome, now, took ti
 	if b.state == Disabled {
 		return
 	}
-	slow := b.rules.slowCall > 0 && took > b.rules.slowCall
+	slow := b.rules().slow(took)
 	if b.state == HalfOpen {
 		b.endProbeLocked(ctx, c.kind.probe, o, slow, now)
 		return
 	}
-	if b.rules.width > 0 {
+	if b.rules().width > 0 {
 		b.endAwaitedLocked(c, o)
 	}
 	if o == Ignored {
 		return
 	}
 	sum := b.window.add(now, o == Failure, slow)
-	if cause := b.rules.verdict(sum, int(b.rules.minCalls)); cause != 0 && b.state == Closed {
+	if cause := b.rules().verdict(sum, int(b.rules().minCalls)); cause != 0 && b.state == Closed {
 		b.moveLocked(ctx, Open, cause, now, 0)
 	}
 }

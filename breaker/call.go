@@ -68,7 +68,7 @@ func (c Call) move(ctx context.Context, to phase) Call {
 	if b == nil || to == paused && c.kind.phase == responded {
 		return c
 	}
-	if b.rules.width == 0 && c.kind.state != HalfOpen { // nobody asks for the phase
+	if b.rules().width == 0 && c.kind.state != HalfOpen { // nobody asks for the phase
 		if to == awaited {
 			c.when = b.now()
 		}
@@ -129,7 +129,7 @@ func (c Call) Stale() bool {
 // or if MaxRetryAfter is 0.
 func (c Call) RetryAfter(wait time.Duration) {
 	b := c.b
-	if b == nil || wait <= 0 || b.rules.maxRetryAfter == 0 {
+	if b == nil || wait <= 0 || b.rules().maxRetryAfter == 0 {
 		return
 	}
 	now := b.look(context.Background(), b.now())

@@ -85,9 +85,13 @@
 //
 // # Cost
 //
-// Letting a call in and filing its outcome reads the clock twice and takes the lock
-// once; besides the clock that is about three times an atomic add and its undo, with
-// both rates and the overdue rule. Refusing a call reads the clock once, takes no lock,
-// and costs less than that pair. Neither allocates. A breaker with the default window
-// is just under half a kilobyte. BenchmarkRatio measures all this but the last.
+// Letting a call in and filing its outcome reads the clock twice; besides the clock that
+// is about two and a half times an atomic add and its undo, with both rates and the
+// overdue rule. Nearly always it takes no lock, so that it costs no more of these where
+// many goroutines call at once. It takes the lock once for a call that is slow, has
+// failed where that might trip the breaker, or lasts into another eighth of SlowCall
+// than it began in while the overdue rule is on; and now and then for any other. Refusing
+// a call reads the clock once, takes no lock, and costs less than that pair. Neither
+// allocates. A breaker with the default window is just under half a kilobyte.
+// BenchmarkRatio measures all this but the last.
 package breaker

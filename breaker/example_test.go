@@ -191,3 +191,16 @@ func ExampleBreaker_Transition() {
 	// forced_open to half_open: forced
 	// half_open to closed: probes
 }
+
+func ExampleBreaker_Configure() {
+	b := breaker.New(breaker.Config{MinCalls: 10})
+	b.Configure(breaker.Config{MinCalls: 1})
+	call, err := b.Allow(context.Background())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	call.Done(context.Background(), breaker.Failure)
+	fmt.Println(b.State())
+	// Output: open
+}

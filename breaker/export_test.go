@@ -27,13 +27,21 @@ func (b *Breaker) Pending() int {
 // period.
 func (c Call) Slot() uint64 { return c.slot }
 
-// Gate returns what the gate's word says but for the count, and the fields that it
-// stands for.
-func (b *Breaker) Gate() (word uint64, fields [3]int64) {
+// Epoch returns the gate's state and epoch, and the fields that they stand for.
+func (b *Breaker) Epoch() (epoch uint64, fields [3]int64) {
 	return b.word.Load() >> epochShift, [3]int64{b.from.Load(), b.until.Load(), int64(b.slot.Load())}
 }
+
+// Held returns how many outcomes the gate holds.
+func (b *Breaker) Held() int { return b.load().run() + b.load().tail() }
 
 // AllowLocking is AllowAt with the lock, whether or not the gate lets by.
 func (b *Breaker) AllowLocking(ctx context.Context, now time.Time) Call {
 	return b.allowLocking(ctx, now.Sub(b.origin))
+}
+
+// DoneLocking is DoneAt in the same way.
+func (c Call) DoneLocking(ctx context.Context, o Outcome, now time.Time) {
+	at := now.Sub(c.b.origin)
+	c.b.endLocking(ctx, c, o, at, at-c.when)
 }

@@ -17,9 +17,9 @@ type figures struct {
 // the period before it was judged by.
 func (b *Breaker) figuresLocked(now time.Duration) figures {
 	f := figures{failureRate: -1, slowRate: -1}
-	enough := int(b.rules.minCalls)
+	enough := int(b.rules().minCalls)
 	if b.half != nil {
-		f.counts, enough = b.half.ended, b.rules.minProbes()
+		f.counts, enough = b.half.ended, b.half.enough
 	} else {
 		f.counts = b.window.counts(now)
 	}

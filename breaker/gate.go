@@ -5,82 +5,117 @@ import (
 	"time"
 )
 
-// A gate is the part of a breaker's state with which Allow decides without the
-// lock, as long as nothing is due. It is written under the lock only, but for the
-// count, which Allow writes.
+// A gate lets nearly all calls in, and out again, without the lock. It does so by one
+// word, which a call changes by compare-and-swap: as it comes in, to be counted, and as
+// it leaves, to leave its outcome behind. Whoever takes the lock (Breaker.lock) first
+// shuts the gate and files what it held. So nobody who has the lock has to think of the
+// gate: for him, all is as if every call had taken the lock. Why is it so for the
+// others, too?
 //
-// word holds, from the top, the state in 3 bits, an epoch in 29 and a count in
-// 32. The count is of the calls that were let in since the epoch began, without
-// the lock; the epoch changes whenever anything but the count does. While the
-// state is 0, the gate is being written, and is shut.
+// What a call goes by belongs together. slot, from, until and the breaker's rules are
+// written only while the gate is shut, and never without a new epoch. A call loads word, then these, and then
+// either swaps the word that it loaded for another, or loads it again and finds the
+// epoch unchanged. If that succeeds, it has seen nothing later than that epoch, for which
+// the gate would have been shut first, and nothing earlier, since all of an epoch is
+// written before the gate opens for it. At the instant at which it succeeds, the call
+// is let in, refused, or ended. (An epoch comes again after 2^26 of them. To be
+// misled, a goroutine would have to rest for exactly that long between two of its
+// instructions.)
 //
-// Allow loads word, then the other fields, and then either adds its call to the
-// count by a compare-and-swap of the word that it loaded, or loads word again and
-// finds it unchanged. Either succeeds only if the epoch is still the same, and
-// then what it loaded in between belongs to that epoch: the writer changes word
-// first, so fields of a later epoch come with a changed word, and last, so fields
-// of an earlier epoch come with a shut one. So its decision is the one of that
-// instant, at which the lock would have given it the same: the state is that of
-// the epoch, and nothing was due at now. (An epoch comes again after 2^29 of
-// them, each of which took the lock. To be misled, Allow would have to rest for
-// exactly that long between two of its instructions.)
+// A call that comes in is told what the lock would have told it. The state is that of
+// the epoch, and from from until until nothing is due that would change it. The count of
+// the calls begun stands in word, and not beside it: written a moment later, it would
+// be found in the next slot, or the next period, and nobody would take the call out of
+// that again.
 //
-// The count goes into the same word as the epoch, rather than into an atomic of its
-// own, because of what would happen with two: between finding the epoch unchanged
-// and adding to the count, the slot could change, and the call would be counted in
-// a slot, or even in a period, that it does not belong to; nobody would ever take
-// it out again.
+// A call that leaves would, under the lock, be filed in the window, be judged there, and
+// move from those awaited to those that have responded. It need not take the lock if
+// doing this later comes to the same. Nobody can tell the difference meanwhile, since
+// nobody sees any of it but under the lock. What remains:
+//
+//   - The overdue rule counts by the slot. The call began in the current one and was
+//     awaited all along, so that it is only a number: one call less, one response more.
+//     In that slot no further call becomes overdue, so that the rule, which did not hold
+//     when the gate was opened, cannot begin to.
+//   - A time window counts by the bucket. The gate is open no longer than the bucket
+//     lasts, so that the outcome comes into its own one, and none leaves before it is in.
+//   - A count window drops what came first. word holds the outcomes in their order.
+//   - Nothing may trip unnoticed. word says how many of the outcomes that it holds may be
+//     failures: as many as cannot trip the breaker, however they come. None may be slow.
+//     Where a success alone might trip, which takes a window that has lost old
+//     outcomes, or too few of them to be judged, it may hold none. See rules.allowance.
+//
+// Nor does it matter that the clock may have been read before last. Under the lock, last
+// would be used instead, which is in the same slot and the same bucket.
+//
+// That leaves, for the lock: calls that last into another slot, are slow, waited, or
+// might trip. Calls that are many a second at one breaker are short, so where there is
+// contention these are few. Besides, word is full after some hundred successes, and a
+// dozen outcomes after the first failure.
 type gate struct {
-	word  atomic.Uint64
-	from  atomic.Int64 // the decision holds at from and later, and before until
-	until atomic.Int64
+	word  atomic.Uint64 // a word
 	slot  atomic.Uint64 // current number of the overdue rule; while that is off, of the period
+	from  atomic.Int64  // the gate lets by at from and later, and before until
+	until atomic.Int64
 }
 
-const (
-	stateShift = 61
-	epochShift = 32
-	epochBits  = 1<<stateShift - 1<<epochShift
-	countFull  = 1 << (epochShift - 2) // far from running over into the epoch, or out of an int32
-)
+func (g *gate) load() word               { return word(g.word.Load()) }
+func (g *gate) swap(old, next word) bool { return g.word.CompareAndSwap(uint64(old), uint64(next)) }
 
-// shutLocked shuts the gate, and returns the count of the epoch that this ends.
-func (b *Breaker) shutLocked() (count uint32) {
-	// The epoch changes here and not in openLocked, since Allow may find the gate
-	// open before, shut not at all, and open after.
-	epoch := (b.word.Load() + 1<<epochShift) & epochBits
-	return uint32(b.word.Swap(epoch))
+// setLocked begins a new epoch. If from and until are the same, the gate will let
+// nobody by, even when it is open.
+func (g *gate) setLocked(slot uint64, from, until time.Duration) {
+	g.word.Store(uint64((g.load() + oneEpoch).shut()))
+	g.slot.Store(slot)
+	g.from.Store(int64(from))
+	g.until.Store(int64(until))
 }
 
-// openLocked opens the gate for the state of the breaker, from an instant until
-// another. If these are the same, it lets nobody through without the lock.
-func (b *Breaker) openLocked(slot uint64, from, until time.Duration) {
-	b.slot.Store(slot)
-	b.from.Store(int64(from))
-	b.until.Store(int64(until))
-	b.word.Store(b.word.Load() | uint64(b.state)<<stateShift)
+// shutLocked shuts the gate and files what it held, as of b.last, which is in the same
+// bucket.
+func (b *Breaker) shutLocked() {
+	w := word(b.word.Swap(uint64(b.load().shut())))
+	if b.rules().width > 0 {
+		b.overdue.pass(w.begun(), w.run()+w.tail())
+	}
+	for range w.run() {
+		b.window.add(b.last, false, false)
+	}
+	for i := w.tail() - 1; i >= 0; i-- {
+		b.window.add(b.last, w.failed(i), false)
+	}
+}
+
+// openLocked opens the gate for the state that the breaker is in now.
+func (b *Breaker) openLocked() {
+	allowance := -1
+	switch b.state {
+	case Closed:
+		allowance = b.rules().allowance(b.window.counts(b.last))
+	case MetricsOnly: // nothing trips
+		allowance = int(maxFailures)
+	}
+	b.word.Store(uint64(b.load().open(b.state, allowance)))
 }
 
 // pass is Allow without the lock. It reports whether that was possible. A call that is
 // refused has no breaker.
 func (b *Breaker) pass(now time.Duration) (call Call, ok bool) {
 	for {
-		word, until := b.word.Load(), time.Duration(b.until.Load())
+		w, slot, until := b.load(), b.slot.Load(), time.Duration(b.until.Load())
 		if now < time.Duration(b.from.Load()) || now >= until {
 			return Call{}, false
 		}
-		state := State(word >> stateShift)
-		switch state {
+		switch state := w.state(); state {
 		case Closed, Disabled, MetricsOnly:
-			slot := b.slot.Load()
-			if word&countFull != 0 {
+			if w.has(crowded) {
 				return Call{}, false
 			}
-			if b.rules.width == 0 && b.word.Load() == word || b.word.CompareAndSwap(word, word+1) {
+			if b.rules().width == 0 && b.load().sameEpoch(w) || b.swap(w, w+oneBegun) {
 				return Call{b, slot, now, kind{state: state}}, true
 			}
 		case Open:
-			if b.word.Load() == word {
+			if b.load().sameEpoch(w) {
 				b.denied.Add(1)
 				return Call{when: until - now, kind: kind{state: Open}}, true
 			}
@@ -89,6 +124,26 @@ func (b *Breaker) pass(now time.Duration) (call Call, ok bool) {
 			return Call{kind: kind{state: ForcedOpen}}, true
 		default:
 			return Call{}, false
+		}
+	}
+}
+
+// leave is end without the lock. It reports whether that was possible.
+func (b *Breaker) leave(c Call, o Outcome, now, took time.Duration) bool {
+	if o == Ignored || c.kind.phase != awaited {
+		return false
+	}
+	for {
+		w := b.load()
+		if c.slot != b.slot.Load() || b.rules().slow(took) || now < time.Duration(b.from.Load()) || now >= time.Duration(b.until.Load()) {
+			return false
+		}
+		next, ok := w.with(o)
+		if !ok {
+			return false
+		}
+		if b.swap(w, next) {
+			return true
 		}
 	}
 }

@@ -16,6 +16,7 @@ type halfOpen struct {
 	probes  []probe // those in flight, the one that began first in front
 	latest  uint32  // number of the latest probe; 2^32 later a number comes again
 	ended   counts  // the outcomes of the others
+	enough  int     // so many of these are judged; as configured when the state began
 }
 
 // A probe is a call that a half-open breaker let in and that has not ended.
@@ -65,14 +66,14 @@ func (b *Breaker) endProbeLocked(ctx context.Context, id uint32, o Outcome, slow
 		return
 	}
 	h.ended.add(o == Failure, slow)
-	if cause := b.rules.verdict(h.ended, b.rules.minProbes()); cause != 0 {
+	if cause := b.rules().verdict(h.ended, h.enough); cause != 0 {
 		b.moveLocked(ctx, Open, cause, at, 0)
 		return
 	}
 	if late := b.lateProbesLocked(at); late > 0 && b.reopenLocked(ctx, late, at) {
 		return
 	}
-	if h.ended.calls >= b.rules.minProbes() {
+	if h.ended.calls >= h.enough {
 		b.moveLocked(ctx, Closed, CauseProbes, at, 0)
 	}
 }
@@ -81,9 +82,9 @@ func (b *Breaker) endProbeLocked(ctx context.Context, id uint32, o Outcome, slow
 // each, and needs no slots.
 func (b *Breaker) lateProbesLocked(now time.Duration) int {
 	late := 0
-	if b.rules.width > 0 {
+	if b.rules().width > 0 {
 		for _, p := range b.half.probes {
-			if p.phase == awaited && now-p.start > b.rules.slowCall {
+			if p.phase == awaited && now-p.start > b.rules().slowCall {
 				late++
 			}
 		}
@@ -98,7 +99,7 @@ func (b *Breaker) reopenLocked(ctx context.Context, late int, at time.Duration) 
 	with := b.half.ended
 	with.calls += late
 	with.slow += late
-	cause := b.rules.verdict(with, b.rules.minProbes())
+	cause := b.rules().verdict(with, b.half.enough)
 	if cause == 0 {
 		return false
 	}

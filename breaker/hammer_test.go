@@ -273,3 +273,133 @@ func TestHammerGate(t *testing.T) {
 		}
 	}
 }
+
+// However the goroutines meet at the gate, no outcome is lost, filed twice, or taken for
+// another, and the last of them are what is in a count window.
+func TestHammerOutcomes(t *testing.T) {
+	const goroutines, size = 8, 960
+	calls := 150000 // divisible by 3, as size is
+	if raceDetector {
+		calls = 30000
+	}
+	windows := map[string]breaker.Window{"count": {Calls: size}, "time": {Time: time.Hour}}
+	for name, window := range windows {
+		for _, slow := range []time.Duration{0, time.Hour} {
+			t.Run(name+" "+slow.String(), func(t *testing.T) {
+				b := breaker.New(breaker.Config{Window: window, MinCalls: 1, SlowCall: slow, InitialState: breaker.MetricsOnly})
+				now := time.Now()
+				// round has each goroutine make n calls, of which every third fails. Some end
+				// only after all have begun, and some end under the lock.
+				round := func(n int) {
+					var all sync.WaitGroup
+					for range goroutines {
+						all.Go(func() {
+							var held []breaker.Call
+							ended := 0
+							finish := func(call breaker.Call) {
+								o := breaker.Success
+								if ended%3 == 0 {
+									o = breaker.Failure
+								}
+								if rand.IntN(50) == 0 {
+									call.DoneLocking(t.Context(), o, now)
+								} else {
+									call.DoneAt(t.Context(), o, now)
+								}
+								ended++
+							}
+							for range n {
+								call, err := b.AllowAt(t.Context(), now)
+								if err != nil {
+									t.Error(err)
+									return
+								}
+								switch rand.IntN(100) {
+								case 0:
+									held = append(held, call)
+									continue
+								case 1:
+									runtime.Gosched()
+								case 2:
+									s := b.Snapshot()
+									if s.Failed > s.Calls || s.Slow > 0 || s.Calls < min(ended, size) {
+										t.Errorf("Snapshot after %d calls = %+v", ended, s)
+									}
+								}
+								finish(call)
+							}
+							for _, call := range held {
+								finish(call)
+							}
+						})
+					}
+					all.Wait()
+				}
+				check := func(calls, failed, responded int) {
+					t.Helper()
+					s := b.Snapshot()
+					require.Equal(t, calls, s.Calls)
+					require.Equal(t, failed, s.Failed)
+					if slow > 0 {
+						require.Equal(t, responded, s.Responded)
+					}
+				}
+				round(calls)
+				if window.Time > 0 {
+					check(goroutines*calls, goroutines*calls/3, goroutines*calls)
+					return
+				}
+				round(size / goroutines)
+				check(size, size/3, goroutines*calls+size)
+			})
+		}
+	}
+}
+
+// Nobody is let in once the outcome that trips the breaker was returned from, and nobody
+// refused before it was given, though most outcomes never see the lock.
+func TestHammerTrip(t *testing.T) {
+	const goroutines, well, enough = 4, 50, 75 // 75 of 125 are 60%
+	rounds := 2000
+	if raceDetector {
+		rounds = 200
+	}
+	now := time.Now().Add(time.Minute) // which is after New, for all of them
+	for range rounds {
+		b := breaker.New(breaker.Config{
+			Window: breaker.Window{Calls: 2 * (well + enough)}, FailureRate: 60,
+			SlowCall: time.Hour, OpenFor: []time.Duration{time.Hour},
+		})
+		for range well {
+			let(t, b).DoneAt(t.Context(), breaker.Success, now)
+		}
+		var given, returned atomic.Int64
+		var all sync.WaitGroup
+		for range goroutines {
+			all.Go(func() {
+				for {
+					before := returned.Load()
+					call, err := b.AllowAt(t.Context(), now)
+					if err != nil {
+						if n := given.Load(); n < enough {
+							t.Errorf("refused after %d failures at most", n)
+						}
+						return
+					}
+					if before >= enough {
+						t.Errorf("let in after %d failures at least", before)
+						return
+					}
+					given.Add(1)
+					call.DoneAt(t.Context(), breaker.Failure, now)
+					returned.Add(1)
+				}
+			})
+		}
+		all.Wait()
+		s := b.Snapshot()
+		require.Equal(t, breaker.Open, s.State)
+		require.Equal(t, enough, s.Failed)
+		require.Equal(t, well+enough, s.Calls)
+	}
+}

@@ -9,7 +9,7 @@ import (
 const maxPending = 1000
 
 // A listener is Config.OnTransition and what it has not been told yet. mu of its
-// breaker guards it.
+// breaker guards it, alone: for nothing but the listener the gate is not shut.
 type listener struct {
 	tell       func(Transition) // not changed
 	pending    []Transition     // oldest first

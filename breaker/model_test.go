@@ -396,7 +396,7 @@ func TestAgainstModel(t *testing.T) {
 			b, m := breaker.New(c), newModel(c)
 			ctx := context.Background()
 			var out []*modelCall
-			word, fields := b.Gate()
+			epoch, fields := b.Epoch()
 
 			// pick takes a call out of those that have not ended; nil if there is
 			// none.
@@ -426,6 +426,22 @@ func TestAgainstModel(t *testing.T) {
 				want.call = call
 				return want
 			}
+
+			look := func(t *rapid.T) {
+				require.Equal(t, m.snapshot(), b.Snapshot())
+				require.Equal(t, m.snapshot().OpenRemaining, b.Remaining())
+				// Rounds that nobody looked at are cut to 64, 128 changes.
+				want := m.changes
+				if cut := len(want) - 120; cut > 0 {
+					want = want[cut:]
+					require.Greater(t, len(changes), len(want))
+					require.Less(t, len(changes), 200)
+					changes = changes[len(changes)-len(want):]
+				}
+				require.Equal(t, want, changes)
+				m.changes, changes = nil, nil
+			}
+			idled := false
 
 			t.Repeat(map[string]func(*rapid.T){
 				"allow": func(t *rapid.T) {
@@ -469,7 +485,10 @@ func TestAgainstModel(t *testing.T) {
 				"pause": func(t *rapid.T) {
 					if call := pick(t); call != nil {
 						call.call = call.call.Pause(context.Background())
-						call.paused = !call.responded
+						if !call.responded {
+							call.paused = true
+							m.judge()
+						}
 					}
 				},
 				"responded": func(t *rapid.T) {
@@ -482,14 +501,18 @@ func TestAgainstModel(t *testing.T) {
 								m.responses = append(m.responses, m.now)
 							}
 						}
+						m.judge()
 					}
 				},
 				"retryAfter": func(t *rapid.T) {
 					if call := pick(t); call != nil {
 						wait := ticks(-1, 50).Draw(t, "wait")
 						call.call.RetryAfter(wait)
-						if c.MaxRetryAfter > 0 && wait > 0 && call.period == m.period {
-							m.askedUntil = m.now + wait
+						if c.MaxRetryAfter > 0 && wait > 0 {
+							m.judge()
+							if call.period == m.period {
+								m.askedUntil = m.now + wait
+							}
 						}
 					}
 				},
@@ -506,16 +529,30 @@ func TestAgainstModel(t *testing.T) {
 						}
 					}
 				},
+				"quick": func(t *rapid.T) {
+					for range rapid.IntRange(1, 20).Draw(t, "calls") {
+						if call := allow(t); call != nil {
+							o := outcome.Draw(t, "outcome")
+							call.call.Done(ctx, o)
+							m.done(call, o, 0)
+						}
+					}
+				},
 				"stale": func(t *rapid.T) {
 					if call := pick(t); call != nil {
 						require.Equal(t, m.stale(call), call.call.Stale())
 					}
 				},
 				"advance": func(t *rapid.T) { advance(ticks(1, 25).Draw(t, "by")) },
-				"idle":    func(t *rapid.T) { advance(ticks(1000, 20000).Draw(t, "by")) },
+				"idle": func(t *rapid.T) {
+					look(t) // and afterwards, since of the changes the first may be missing
+					advance(ticks(1000, 20000).Draw(t, "by"))
+					idled = true
+				},
 				"reset": func(t *rapid.T) {
 					if rapid.IntRange(0, 5).Draw(t, "often not") == 0 {
 						b.Reset()
+						m.judge()
 						m.move(breaker.Closed, breaker.CauseReset, 0)
 					}
 				},
@@ -526,6 +563,7 @@ func TestAgainstModel(t *testing.T) {
 					to := breaker.State(rapid.IntRange(int(breaker.Closed), int(breaker.ForcedOpen)).Draw(t, "to"))
 					openFor := ticks(0, 20).Draw(t, "openFor")
 					err := b.Transition(to, openFor)
+					m.judge()
 					if m.state == breaker.Closed && to == breaker.HalfOpen {
 						require.ErrorIs(t, err, breaker.ErrIllegalTransition)
 						return
@@ -534,24 +572,17 @@ func TestAgainstModel(t *testing.T) {
 					m.move(to, breaker.CauseForced, openFor)
 				},
 				"": func(t *rapid.T) {
-					// Whatever the gate stands for has changed with its word.
-					if w, f := b.Gate(); w == word {
+					// Whatever the gate stands for has changed with its epoch.
+					if e, f := b.Epoch(); e == epoch {
 						require.Equal(t, fields, f)
 					} else {
-						word, fields = w, f
+						epoch, fields = e, f
 					}
-					require.Equal(t, m.snapshot(), b.Snapshot())
-					require.Equal(t, m.snapshot().OpenRemaining, b.Remaining())
-					// Rounds that nobody looked at are cut to 64, 128 changes.
-					want := m.changes
-					if cut := len(want) - 120; cut > 0 {
-						want = want[cut:]
-						require.Greater(t, len(changes), len(want))
-						require.Less(t, len(changes), 200)
-						changes = changes[len(changes)-len(want):]
+					// Looking empties the gate, and makes the changes that were due.
+					if idled || rapid.IntRange(0, 3).Draw(t, "look") == 0 {
+						look(t)
 					}
-					require.Equal(t, want, changes)
-					m.changes, changes = nil, nil
+					idled = false
 				},
 			})
 		})

@@ -26,9 +26,7 @@ const (
 
 // overdue is what the rule counts, of the calls of the current period.
 type overdue struct {
-	// Of the current slot: the awaited calls that began in it, without those that the
-	// gate counts, which makes it less than 0 as soon as one of these has ended; and
-	// the responses.
+	// Of the current slot: the awaited calls that began in it, and the responses.
 	begun, answered int32
 
 	// Of the slots before it that are in view, slot s at s%slotsPerSlowCall.
@@ -47,6 +45,13 @@ func (o *overdue) begin() { o.begun++ }
 // respond counts a response in the current slot.
 func (o *overdue) respond() { o.answered++ }
 
+// pass is begin for some calls, and leave and respond for some that began in the
+// current slot.
+func (o *overdue) pass(begun, ended int) {
+	o.begun += int32(begun - ended)
+	o.answered += int32(ended)
+}
+
 // leave takes out an awaited call that began in the given slot. A call that was
 // ended twice, against the rules, must not take a count below 0 for ever; for the
 // current slot, step sees to that.
@@ -60,40 +65,51 @@ func (o *overdue) leave(slot, current uint64) {
 	}
 }
 
-// step makes slot the current one; the one before it was current until now, and
-// the gate counted so many calls in it.
-func (o *overdue) step(slot uint64, counted uint32) {
+// step makes slot the current one; the one before it was current until now.
+func (o *overdue) step(slot uint64) {
 	i := (slot - 1) % slotsPerSlowCall // held the slot that goes out of view
 	o.late += int(o.awaited[i])
 	o.recent += int(o.answered - o.responded[i])
-	o.awaited[i], o.responded[i] = max(0, o.begun+int32(counted)), o.answered
+	o.awaited[i], o.responded[i] = max(0, o.begun), o.answered
 	o.begun, o.answered = 0, 0
 }
 
-// stepLocked takes the counts to the slot that b.last lies in.
+// stepLocked sets the gate for the slot and the bucket that b.last lies in, and takes
+// the counts to that slot, if the rule is on.
 //
 // That takes at most as many steps as there are slots in view. After these, all
 // that happened before the first of them is either overdue or forgotten.
 func (b *Breaker) stepLocked() {
-	target := b.first + uint64((b.last-b.since)/b.rules.width)
-	counted := b.shutLocked()
-	slot := b.slot.Load()
-	for n := 0; n < slotsInView && slot < target; n++ {
-		slot++
-		b.overdue.step(slot, counted)
-		counted = 0
+	target, start := b.first, b.since
+	if width := b.rules().width; width > 0 {
+		passed := (b.last - b.since) / width
+		target, start = target+uint64(passed), start+passed*width
+		slot := b.slot.Load()
+		for n := 0; n < slotsInView && slot < target; n++ {
+			slot++
+			b.overdue.step(slot)
+		}
 	}
-	start := b.since + time.Duration(target-b.first)*b.rules.width
-	b.openLocked(target, start, after(start, b.rules.width))
+	b.setLocked(target, start, b.stepDue(start, b.last))
+}
+
+// stepDue returns the end of what begins with start, a slot, or of the bucket of the
+// window that at is in, whichever is first.
+func (b *Breaker) stepDue(start, at time.Duration) time.Duration {
+	due := b.window.steadyUntil(at)
+	if b.rules().width > 0 {
+		due = min(due, after(start, b.rules().width))
+	}
+	return due
 }
 
 // judgeOverdueLocked opens the breaker if the overdue rule holds.
 //
 // Whoever takes the lock calls it, since that may have begun a new slot: before
 // deciding by the state or telling it (see look), or after ending or moving a call,
-// which may have been one of the overdue. Allow need not, if the gate lets it by:
-// until the slot is over, no call becomes overdue and no response is forgotten, so
-// the rule cannot begin to hold.
+// which may have been one of the overdue. Who passes the gate need not: until the
+// slot is over, no call becomes overdue and no response is forgotten, so the rule
+// cannot begin to hold.
 func (b *Breaker) judgeOverdueLocked(ctx context.Context, now time.Duration) {
 	switch b.state {
 	case Closed:
@@ -112,11 +128,11 @@ func (b *Breaker) tooManyOverdueLocked() bool {
 	if late == 0 {
 		return false
 	}
-	enough := int(b.rules.minCalls)
+	enough := int(b.rules().minCalls)
 	if b.overdueLimit > 0 {
 		enough = min(enough, b.overdueLimit)
 	}
-	return late >= enough && percent(late, late+b.overdue.prompt()) >= b.rules.slowRate
+	return late >= enough && percent(late, late+b.overdue.prompt()) >= b.rules().slowRate
 }
 
 // SetOverdueLimit changes [Config].OverdueLimit, for when the bulkhead around the

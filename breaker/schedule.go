@@ -22,7 +22,7 @@ func (b *Breaker) catchUpLocked(ctx context.Context) {
 	for {
 		switch b.state {
 		case Open:
-			if !b.rules.auto || b.last < time.Duration(b.until.Load()) {
+			if !b.rules().auto || b.last < time.Duration(b.until.Load()) {
 				return
 			}
 			b.skipRoundsLocked()
@@ -35,7 +35,7 @@ func (b *Breaker) catchUpLocked(ctx context.Context) {
 			case probeDue > 0 && (endDue == 0 || probeDue <= endDue):
 				b.endProbeLocked(ctx, b.half.probes[0].id, Failure, true, probeDue)
 			case endDue > 0:
-				b.moveLocked(ctx, b.rules.maxWaitTarget, CauseHalfOpenElapsed, endDue, 0)
+				b.moveLocked(ctx, b.rules().maxWaitTarget, CauseHalfOpenElapsed, endDue, 0)
 			default:
 				return
 			}
@@ -53,10 +53,10 @@ func (b *Breaker) catchUpLocked(ctx context.Context) {
 // be at 0 itself, since both lie a positive time after the breaker was made.)
 func (b *Breaker) dueLocked() (probe, end time.Duration) {
 	// Differences, since a sum with a very long limit may overflow.
-	if d := b.rules.probeTimeout; d > 0 && len(b.half.probes) > 0 && b.last-b.half.probes[0].start >= d {
+	if d := b.rules().probeTimeout; d > 0 && len(b.half.probes) > 0 && b.last-b.half.probes[0].start >= d {
 		probe = b.half.probes[0].start + d
 	}
-	if d := b.rules.maxWait; d > 0 && b.last-b.since >= d {
+	if d := b.rules().maxWait; d > 0 && b.last-b.since >= d {
 		end = b.since + d
 	}
 	return probe, end
@@ -68,12 +68,12 @@ func (b *Breaker) dueLocked() (probe, end time.Duration) {
 // the present period was opened for. Of periods with jitter, nobody saw these, and
 // they are taken as long as their mean.
 func (b *Breaker) skipRoundsLocked() {
-	maxWait, until := b.rules.maxWait, time.Duration(b.until.Load())
+	maxWait, until := b.rules().maxWait, time.Duration(b.until.Load())
 	passed := b.last - until
-	if maxWait == 0 || maxWait > passed || b.rules.maxWaitTarget != Open || b.attempt < len(b.rules.openFor) {
+	if maxWait == 0 || maxWait > passed || b.rules().maxWaitTarget != Open || b.attempt < len(b.rules().openFor) {
 		return
 	}
-	round := after(b.rules.baseFor(b.attempt), maxWait)
+	round := after(b.rules().baseFor(b.attempt), maxWait)
 	if skip := passed/round - maxReplay; skip > 0 {
 		b.attempt += int(skip)
 		b.since += skip * round

@@ -42,6 +42,10 @@ func (w *timeWindow) counts(now time.Duration) counts {
 	return w.sum
 }
 
+func (w *timeWindow) steadyUntil(now time.Duration) time.Duration {
+	return after(now-now%w.width, w.width)
+}
+
 // advance drops the buckets that have left the window by now. It visits each at
 // most once, however long nobody has looked. now is never before the newest
 // bucket: see Breaker.lock.
@@ -53,6 +57,26 @@ func (w *timeWindow) advance(now time.Duration) {
 		*old = counts{}
 	}
 	w.newest = i
+}
+
+func (w *timeWindow) resized(to Window) window {
+	if to.Time == 0 || bucketWidth(to.Time) != w.width {
+		return newWindow(to)
+	}
+	next := newTimeWindow(to.Time)
+	next.newest = w.newest
+	for ago := range int64(min(len(w.ring), len(next.ring))) {
+		i := w.newest - ago
+		if i < 0 {
+			break // the breaker was not made yet
+		}
+		bucket := w.ring[i%int64(len(w.ring))]
+		next.ring[i%int64(len(next.ring))] = bucket
+		next.sum.calls += bucket.calls
+		next.sum.failed += bucket.failed
+		next.sum.slow += bucket.slow
+	}
+	return next
 }
 
 func (w *timeWindow) reset() {

@@ -116,7 +116,7 @@ func (b *Breaker) enterLocked(to State, at, openFor time.Duration) {
 		}
 		until = after(at, openFor)
 	case HalfOpen:
-		b.half = &halfOpen{permits: int(b.rules.permits)}
+		b.half = &halfOpen{permits: int(b.rules().permits), enough: b.rules().minProbes()}
 		until = at // every call has to look at the probes
 	case ForcedOpen:
 		b.attempt++ // an opening, though without an end
@@ -124,8 +124,8 @@ func (b *Breaker) enterLocked(to State, at, openFor time.Duration) {
 	default:
 		b.attempt = 0
 		b.forgetLocked()
-		if b.rules.width > 0 && to != Disabled {
-			until = after(at, b.rules.width)
+		if to != Disabled {
+			until = b.stepDue(at, at)
 		}
 	}
 	b.askedUntil = 0
@@ -138,20 +138,16 @@ func (b *Breaker) forgetLocked() {
 	b.overdue = overdue{}
 }
 
-// enterGateLocked opens the gate for a new period.
+// enterGateLocked sets the gate for a new period.
 func (b *Breaker) enterGateLocked(from, until time.Duration) {
-	b.shutLocked() // calls counted there were of the period before
 	b.first = b.slot.Load() + 1
-	b.openLocked(b.first, from, until)
+	b.setLocked(b.first, from, until)
 }
 
 // nextOpenForLocked returns the length of an open period that begins at an instant.
 func (b *Breaker) nextOpenForLocked(at time.Duration) time.Duration {
 	if asked := b.askedUntil - at; asked > 0 {
-		return min(asked, b.rules.maxRetryAfter)
+		return min(asked, b.rules().maxRetryAfter)
 	}
-	return b.rules.drawFor(b.attempt)
+	return b.rules().drawFor(b.attempt)
 }
-
-// Configure is to come.
-func (b *Breaker) Configure(c Config) {}

@@ -29,7 +29,11 @@ func (c *counts) subtract(d counts) {
 type window interface {
 	add(now time.Duration, failed, slow bool) counts // with what is in the window then
 	counts(now time.Duration) counts
+	steadyUntil(now time.Duration) time.Duration // before then, nothing leaves but by add
 	reset()
+	// resized returns the window that w asks for, with the latest outcomes of this one
+	// that it has room for; with none if it is of another kind. It may be the same.
+	resized(w Window) window
 }
 
 func newWindow(w Window) window {
@@ -78,5 +82,22 @@ func (w *countWindow) add(_ time.Duration, failed, slow bool) counts {
 
 func (w *countWindow) counts(time.Duration) counts { return w.sum }
 
+func (w *countWindow) steadyUntil(time.Duration) time.Duration { return forever }
+
 // reset leaves the bits as they are: none is read before add has written it.
 func (w *countWindow) reset() { w.next, w.sum = 0, counts{} }
+
+func (w *countWindow) resized(to Window) window {
+	if to.Calls == w.size {
+		return w
+	}
+	next := newWindow(to)
+	if to.Calls > 0 {
+		for ago := min(w.sum.calls, to.Calls); ago > 0; ago-- {
+			i := (w.next - ago + w.size) % w.size
+			bits := w.ring[i/32] >> (i % 32 * 2)
+			next.add(0, bits&failedBit != 0, bits&slowBit != 0)
+		}
+	}
+	return next
+}

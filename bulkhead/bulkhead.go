@@ -18,7 +18,7 @@ type Bulkhead struct {
 	// state is a word: see there for who changes it and why that is right.
 	//
 	// Invariants, whenever mu is not held:
-	//   - waiting is set exactly if the queue is not empty
+	//   - waiting is set exactly if somebody is in the queue or its timer is set
 	//   - waiting is set only if in flight >= limit
 	//   - waiting is not set once closed is
 	//   - in flight <= peak
@@ -26,9 +26,10 @@ type Bulkhead struct {
 	// knows that nobody is waiting for it.
 	state atomic.Uint64
 
-	// full counts refusals. It is the only count that is not kept under mu or
-	// in state: a refusal changes nothing else.
-	full atomic.Uint64
+	// full counts refusals, and granted the grants that state does not count.
+	// They only rise, and by anybody: a refusal changes nothing else, and for
+	// who has waited the grant is counted when everything else is done.
+	full, granted atomic.Uint64
 
 	// peak is the highest in flight so far. It is written under mu and read by
 	// anybody: a call that would rise above it is left to the holder of mu. So
@@ -41,7 +42,7 @@ type Bulkhead struct {
 	queue   *queue        // nil until somebody has waited
 	drained chan struct{} // made by the first Drain that has to wait; closed when in flight gets to 0
 
-	granted, timedOut, left, shut uint64 // to granted belong the grants in state, too
+	timedOut, left, shut uint64
 }
 
 // New returns a Bulkhead with all its permits free. It panics if cfg.Limit is
@@ -61,44 +62,14 @@ func New(cfg Config) *Bulkhead {
 // the one instant at which MaxWait ends and a permit arrives, either may win.
 //
 // ctx must not be nil; it is not retained.
-func (b *Bulkhead) Acquire(ctx context.Context) (Permit, error) {
-	// ctx may belong to anybody, so it is never asked under mu. If it dies
-	// between this answer and the grant, the call cannot be told from one whose
-	// ctx died just after the grant.
-	dead := ctx.Err()
-	if dead == nil {
-		w, ok := b.take()
-		if ok {
-			return Permit{b}, nil
-		}
-		if !w.free() && !w.has(room|closed) {
-			b.full.Add(1)
-			return Permit{}, ErrFull
-		}
-	}
-	return b.acquire(ctx, dead, nil)
-}
+func (b *Bulkhead) Acquire(ctx context.Context) (Permit, error) { return b.acquire(ctx, nil) }
 
 // AcquireInfo does what [Bulkhead.Acquire] does and says in *info, which it
 // overwrites, how the call fared: on success and on error alike. info must not
 // be nil; it is not retained.
 func (b *Bulkhead) AcquireInfo(ctx context.Context, info *Info) (Permit, error) {
 	*info = Info{} // here, so that a nil info panics before anything is decided
-	dead := ctx.Err()
-	if dead == nil {
-		w, ok := b.take()
-		if ok {
-			info.see(w, 0)
-			return Permit{b}, nil
-		}
-		// The length of a queue is known only under mu.
-		if !w.free() && !w.has(room|closed|waiting) {
-			b.full.Add(1)
-			info.see(w, 0)
-			return Permit{}, ErrFull
-		}
-	}
-	return b.acquire(ctx, dead, info)
+	return b.acquire(ctx, info)
 }
 
 // TryAcquire takes a permit if one is free, and never waits. The error is
@@ -175,49 +146,11 @@ func (b *Bulkhead) takeLocked() (word, bool) {
 			return w, false
 		}
 		if next := w&^grants + onePermit; b.swap(w, next) {
-			b.granted += w.grants() + 1
+			b.granted.Add(w.grants() + 1)
 			b.raisePeakLocked(next)
 			return next, true
 		}
 	}
-}
-
-// acquire is Acquire for a call that take could not settle. dead is what ctx
-// said on arrival; info may be nil.
-func (b *Bulkhead) acquire(ctx context.Context, dead error, info *Info) (Permit, error) {
-	b.mu.Lock()
-	w, ok := b.load(), false
-	if dead == nil {
-		w, ok = b.takeLocked()
-		for !ok && w.has(room) && !w.has(closed) {
-			// The swap fails if a permit came back meanwhile. If it succeeds,
-			// waiting is set, and every permit from now on comes by the queue.
-			if b.swap(w, b.flaggedLocked(w, b.queue.len()+1)) {
-				waiter := b.enqueueLocked(info)
-				b.mu.Unlock()
-				return b.wait(ctx, waiter, info)
-			}
-			w, ok = b.takeLocked()
-		}
-	}
-	err := dead
-	switch {
-	case ok:
-	case dead != nil:
-		b.left++
-	case w.has(closed):
-		b.shut++
-		err = ErrClosed
-	default:
-		b.full.Add(1)
-		err = ErrFull
-	}
-	info.see(w, b.queue.len())
-	b.mu.Unlock()
-	if err != nil {
-		return Permit{}, err
-	}
-	return Permit{b}, nil
 }
 
 // giveBackLocked returns one permit and passes it on. It reports false, and
@@ -225,19 +158,17 @@ func (b *Bulkhead) acquire(ctx context.Context, dead error, info *Info) (Permit,
 func (b *Bulkhead) giveBackLocked() bool {
 	for {
 		w := b.load()
-		switch {
-		case w.inFlight() == 0:
+		if w.inFlight() == 0 {
 			return false
-		case w.has(waiting) && w.inFlight() <= w.limit():
+		}
+		if b.queue.len() > 0 && w.inFlight() <= w.limit() {
 			// From hand to hand: in flight stays as it is.
 			b.handOverLocked(w)
 			b.flagLocked()
 			return true
-		case b.swap(w, w-onePermit):
-			if w.has(timed) && !w.has(waiting) {
-				b.queue.disarm()
-				b.flagLocked()
-			}
+		}
+		b.queue.disarmIfEmpty()
+		if b.swap(w, b.flaggedLocked(w-onePermit, b.queue.len())) {
 			if b.drained != nil && w.inFlight() == 1 {
 				// Only a closed bulkhead has been asked to drain, and a closed
 				// one admits nobody, so this happens once.
@@ -258,7 +189,7 @@ func (b *Bulkhead) handOverLocked(w word) {
 
 // flaggedLocked returns w with the flags that are right for a queue of length n.
 func (b *Bulkhead) flaggedLocked(w word, n int) word {
-	return w.with(waiting, n > 0).with(room, b.maxWait > 0 && n < b.backlog).with(timed, n > 0 || b.queue.isTimed())
+	return w.with(waiting, n > 0 || b.queue.isTimed()).with(room, b.maxWait > 0 && n < b.backlog)
 }
 
 // flagLocked brings the flags in line with the queue and the configuration. It

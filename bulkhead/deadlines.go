@@ -23,7 +23,7 @@ import "time"
 // queue becomes empty: most likely it is soon wanted again. It then fires too
 // early, at most once per max wait, and is set anew there. So a queue that moves
 // on fast never touches it. It is stopped by the first permit that comes back
-// when nobody waits any more; see timed.
+// when nobody waits any more; see waiting.
 type deadlines struct {
 	due    *waiter
 	latest time.Duration // no waiter in the queue has a later deadline
@@ -60,17 +60,19 @@ func (q *queue) forget(w *waiter) {
 	if q.due == w {
 		q.due = w.next
 	}
-	if q.n == 0 && q.bubble {
-		q.disarm() // here: the next permit may come back outside of the bubble
+	if q.bubble {
+		q.disarmIfEmpty() // here: the next permit may come back outside of the bubble
 	}
 }
 
 func (q *queue) isTimed() bool { return q != nil && q.set }
 
-// disarm stops the timer of an empty queue.
-func (q *queue) disarm() {
-	q.timer.Stop()
-	q.set = false
+// disarmIfEmpty stops the timer if nobody is in the queue.
+func (q *queue) disarmIfEmpty() {
+	if q.isTimed() && q.n == 0 {
+		q.timer.Stop()
+		q.set = false
+	}
 }
 
 // arm sets the timer for due.

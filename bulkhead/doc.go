@@ -29,19 +29,20 @@
 // There is no goroutine at rest. A call that does not wait reads no clock,
 // starts no timer, takes no lock and allocates nothing, whether it is granted or
 // refused: it is one atomic operation, and so is a release that finds nobody
-// waiting. (A grant that makes a new peak, and one in 4096 others, takes the
-// mutex for its books.) Calls that wait take a mutex, share one timer, use each
-// other's memory again, and leave the queue in constant time from wherever they
-// stand.
+// waiting. (A grant that makes a new peak, and one in 8192 others, takes the
+// mutex for its books.) Calls that wait take a mutex, give way once to other
+// goroutines before they fall asleep, share one timer, use each other's memory
+// again, and leave the queue in constant time from wherever they stand.
+//
 // An idle bulkhead occupies 96 bytes. As measured with the bench module of this
 // repository in November 2026 on two cores of an AMD EPYC with Go 1.26, where an
 // atomic add and its undo take 10 ns and handing a token from goroutine to
-// goroutine takes 130 ns:
+// goroutine takes 160 ns:
 //
 //	acquire and release                  13 ns   0 allocations
 //	the same, all cores at once          13 ns   0 allocations
 //	a refusal                             8 ns   0 allocations
-//	wait, hand-over and release         330 ns   0 allocations
+//	wait, hand-over and release         270 ns   0 allocations
 //
 // What AcquireInfo adds is 1 ns to a call that does not wait and 50 ns, for its
 // two readings of the clock, to one that does.

@@ -16,6 +16,7 @@ func (b *Bulkhead) closeLocked() {
 	for b.queue.len() > 0 {
 		b.queue.pop().end(shut)
 	}
+	b.queue.disarmIfEmpty()
 	b.flagLocked()
 }
 

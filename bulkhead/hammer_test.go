@@ -160,6 +160,60 @@ func TestFiguresDoNotDrift(t *testing.T) {
 	assert.Len(t, hold(t, b), limit)
 }
 
+// Permits go from waiter to waiter while other waiters leave. A grant is counted
+// before its caller hears of it, once, and never for a caller that has left; and
+// in each sample the permits that are counted and not back are in flight.
+func TestGrantsAreCountedWithTheirPermits(t *testing.T) {
+	const goroutines, rounds, limit = 16, 500, 2
+	b := bulkhead.New(bulkhead.Config{Limit: limit, Backlog: goroutines, MaxWait: time.Hour})
+	var returned, releasing atomic.Uint64
+	stop := make(chan struct{})
+	var workers, sampler sync.WaitGroup
+	sampler.Go(func() {
+		var last uint64
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			before := returned.Load()
+			s := b.Snapshot()
+			after := releasing.Load()
+			assert.GreaterOrEqual(t, s.Granted, before, "a grant was reported before it was counted")
+			assert.GreaterOrEqual(t, s.Granted, last, "the count fell")
+			assert.GreaterOrEqual(t, uint64(s.InFlight)+after, s.Granted, "a grant was counted without its permit")
+			last = s.Granted
+			runtime.Gosched()
+		}
+	})
+	for range goroutines {
+		workers.Go(func() {
+			for range rounds {
+				ctx, cancel := context.WithCancel(t.Context())
+				if rand.IntN(3) == 0 {
+					go cancel()
+				}
+				if p, err := b.Acquire(ctx); err == nil {
+					returned.Add(1)
+					runtime.Gosched()
+					releasing.Add(1)
+					p.Release()
+				}
+				cancel()
+			}
+		})
+	}
+	workers.Wait()
+	close(stop)
+	sampler.Wait()
+	s := b.Snapshot()
+	assert.Equal(t, returned.Load(), s.Granted)
+	assert.EqualValues(t, goroutines*rounds, s.Granted+s.Left)
+	assert.NotZero(t, s.Left)
+	assert.Zero(t, s.InFlight)
+}
+
 // E70: waits leave neither goroutines nor timers nor waiters behind.
 func TestWaitsLeaveNothingBehind(t *testing.T) {
 	const workers, waits = 8, 10_000

@@ -191,6 +191,41 @@ func TestMaxWaitEndsAsThePermitComes(t *testing.T) {
 	})
 }
 
+// The same with many, who are all told that their time is up before any of them
+// runs. A permit that comes then finds that message still unread, and is kept.
+func TestGrantBehindAnUnreadTimeOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const waiters = 16
+		for range 300 {
+			b := bulkhead.New(bulkhead.Config{Limit: 1, Backlog: waiters, MaxWait: time.Second})
+			hold(t, b)
+			var calls []*call
+			for range waiters {
+				calls = append(calls, begin(t.Context(), b))
+			}
+			time.Sleep(time.Second)
+			b.Resize(1 + waiters) // some may have left already
+			synctest.Wait()
+			want := bulkhead.Snapshot{
+				Limit: 1 + waiters, Backlog: waiters, MaxWait: time.Second, InFlight: 1, Granted: 1, Full: 1,
+			}
+			for _, c := range calls {
+				require.True(t, c.isDone())
+				if c.err == nil {
+					want.InFlight++
+					want.Granted++
+					require.Equal(t, want.InFlight, c.info.InFlight, "as it was at the grant")
+				} else {
+					require.ErrorIs(t, c.err, bulkhead.ErrWaitTimeout)
+					want.TimedOut++
+				}
+			}
+			want.Peak = want.InFlight
+			require.Equal(t, want, b.Snapshot())
+		}
+	})
+}
+
 // Everything at once, on few instants, so that hand-overs, cancels, time-outs,
 // resizes and arrivals fall together as often as possible. No permit is lost.
 func TestTiesConserveCapacity(t *testing.T) {

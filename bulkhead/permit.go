@@ -23,7 +23,7 @@ func (p Permit) Release() {
 	}
 	for {
 		w := b.load()
-		if w.has(waiting|closed|timed) || w.inFlight() == 0 {
+		if w.has(waiting|closed) || w.inFlight() == 0 {
 			break
 		}
 		if b.swap(w, w-onePermit) {

@@ -29,9 +29,11 @@ func (b *Bulkhead) Configure(cfg Config) {
 
 // configureLocked changes limit and flags in one swap, so that nobody meets the
 // one without the other. Waiters that now fit stay marked as waiting in it: a
-// newcomer must not take their permits before they are handed over.
+// newcomer must not take their permits before they are handed over. Where nobody
+// waits, nothing may be marked, or nobody could take the permits that are new.
 func (b *Bulkhead) configureLocked(limit, backlog int, maxWait time.Duration) {
 	b.backlog, b.maxWait = backlog, maxWait
+	b.queue.disarmIfEmpty()
 	for {
 		w := b.load()
 		if b.swap(w, b.flaggedLocked(w, b.queue.len()).withLimit(limit)) {
@@ -52,5 +54,6 @@ func (b *Bulkhead) grantLocked() {
 		b.handOverLocked(w)
 	}
 	b.raisePeakLocked(w)
+	b.queue.disarmIfEmpty()
 	b.state.Store(uint64(b.flaggedLocked(w, b.queue.n)))
 }

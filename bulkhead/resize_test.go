@@ -1,6 +1,7 @@
 package bulkhead_test
 
 import (
+	"context"
 	"math/rand/v2"
 	"runtime"
 	"sync"
@@ -100,6 +101,39 @@ func TestConfigureKeepsWaiters(t *testing.T) {
 		require.ErrorIs(t, third.err, bulkhead.ErrWaitTimeout)
 		require.Equal(t, 4*time.Second, third.info.Waited)
 	})
+}
+
+// The queue keeps its timer for a while when it has become empty, and the word
+// keeps saying so. Permits that are new are free for anybody all the same. In a
+// bubble no timer is kept, hence without one.
+func TestNewPermitsAreFreeOnceTheQueueIsEmpty(t *testing.T) {
+	for _, limit := range []int{1, 3} { // while the waiter waits: too few for it, and one too many
+		b := bulkhead.New(bulkhead.Config{Limit: 1, Backlog: 1, MaxWait: time.Hour})
+		held := hold(t, b)[0]
+		granted := make(chan bulkhead.Permit)
+		go func() {
+			p, err := b.Acquire(context.Background())
+			if err != nil {
+				t.Error(err)
+			}
+			granted <- p
+		}()
+		for b.Snapshot().Queued == 0 {
+			runtime.Gosched()
+		}
+		b.Resize(limit)
+		if limit == 1 {
+			held.Release()
+			held = <-granted
+			b.Resize(2)
+		} else {
+			defer (<-granted).Release()
+		}
+		p, err := b.TryAcquire()
+		require.NoError(t, err)
+		p.Release()
+		held.Release()
+	}
 }
 
 // While the limit moves up and down under load, nobody is let in above the

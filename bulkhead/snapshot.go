@@ -33,15 +33,16 @@ type Snapshot struct {
 
 // Snapshot returns the figures of the bulkhead as they are now. It stops no
 // call: it holds the mutex, for some nanoseconds, which only those need that
-// queue or are handed a permit.
+// queue or leave the queue, or hand over a permit.
 func (b *Bulkhead) Snapshot() Snapshot {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	// All but full and the word stand still. full only rises, so if it is the
-	// same before and after the word was read, it was so at that instant.
-	full, w := b.full.Load(), b.load()
-	for again := b.full.Load(); again != full; again = b.full.Load() {
-		full, w = again, b.load()
+	// All but full, granted and the word stand still. These two only rise, so if
+	// they are the same before and after the word was read, they were so at that
+	// instant.
+	full, granted, w := b.full.Load(), b.granted.Load(), b.load()
+	for b.full.Load() != full || b.granted.Load() != granted {
+		full, granted, w = b.full.Load(), b.granted.Load(), b.load()
 	}
 	return Snapshot{
 		Limit:    w.limit(),
@@ -50,7 +51,7 @@ func (b *Bulkhead) Snapshot() Snapshot {
 		InFlight: w.inFlight(),
 		Queued:   b.queue.len(),
 		Peak:     int(b.peak.Load()),
-		Granted:  b.granted + w.grants(),
+		Granted:  granted + w.grants(),
 		Full:     full,
 		TimedOut: b.timedOut,
 		Left:     b.left,

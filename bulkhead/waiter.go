@@ -7,10 +7,12 @@ import (
 
 // A waiter is one call in the queue.
 type waiter struct {
-	// ready says: look at your state. It holds one message, which is enough.
-	// It is sent under the bulkhead's mutex, and only to a waiter that is in
-	// the queue or is just being taken out.
-	ready chan struct{}
+	// ready brings state: granted or shut when the wait is over, queued when
+	// its time is up. It holds one message, and one that finds it taken is
+	// dropped: whoever reads queued looks at state itself. Messages are sent
+	// under the bulkhead's mutex, and only to a waiter that is in the queue or
+	// is just being taken out.
+	ready chan state
 
 	// Set on arrival, never changed.
 	position int           // 1 is next
@@ -18,11 +20,11 @@ type waiter struct {
 	alone    bool          // the timer of the queue does not see to deadline
 	pooled   bool          // goes back to waiters
 
-	// Guarded by the bulkhead's mutex.
+	// Guarded by the bulkhead's mutex, or read once ready has brought granted.
 	state      state
+	prev, next *waiter
 	handed     word // the bulkhead's figures when state became granted,
 	behind     int  // and how many were still in the queue
-	prev, next *waiter
 }
 
 type state uint8
@@ -41,7 +43,7 @@ func (w *waiter) end(s state) {
 
 func (w *waiter) wake() {
 	select {
-	case w.ready <- struct{}{}:
+	case w.ready <- w.state:
 	default: // there is a message that it has not read yet
 	}
 }
@@ -54,20 +56,21 @@ func (w *waiter) wake() {
 // synctest that a goroutine in a bubble is blocked. So what waits in a bubble
 // is neither taken from here nor put here.
 var waiters = sync.Pool{New: func() any {
-	return &waiter{ready: make(chan struct{}, 1), pooled: true}
+	return &waiter{ready: make(chan state, 1), pooled: true}
 }}
 
 func newWaiter(now time.Duration) *waiter {
 	if inBubble(now) {
-		return &waiter{ready: make(chan struct{}, 1)}
+		return &waiter{ready: make(chan state, 1)}
 	}
 	return waiters.Get().(*waiter)
 }
 
 // recycle must be called without the mutex by the goroutine that has waited,
-// once it has seen under the mutex that w is out of the queue. From then on
-// nobody else knows w, so nothing can be sent to its next user by mistake; what
-// was sent before, if something else woke the waiter, is taken out here.
+// once it knows, from the mutex or from a message, that w is out of the queue.
+// From then on nobody else knows w, so nothing can be sent to its next user by
+// mistake; what was sent before, if something else woke the waiter, is taken out
+// here.
 func (w *waiter) recycle() {
 	if !w.pooled {
 		return

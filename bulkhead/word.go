@@ -4,19 +4,18 @@ package bulkhead
 // not queue: all of it fits into 64 bits, so that one compare-and-swap admits
 // such a call and one takes its permit back.
 //
-//	bit  0      waiting   somebody is in the queue
+//	bit  0      waiting   somebody is in the queue, or its timer is set
 //	bit  1      closed    for good
 //	bit  2      room      a call that finds no permit may queue
-//	bit  3      timed     the timer of the queue is set
-//	bits 4-15   grants    not yet added to Bulkhead.granted
+//	bits 3-15   grants    not yet added to Bulkhead.granted
 //	bits 16-39  limit
 //	bits 40-63  in flight
 //
 // A word without waiting and closed may be changed by anybody, by
 // compare-and-swap: Acquire and TryAcquire add a permit and a grant while in
-// flight is below the limit, Release takes a permit away unless timed is set.
-// Everything else changes only under Bulkhead.mu. With waiting or closed set,
-// only the holder of mu changes anything at all. Anybody may read.
+// flight is below the limit, Release takes a permit away. Everything else
+// changes only under Bulkhead.mu. With waiting or closed set, only the holder of
+// mu changes anything at all. Anybody may read.
 //
 // That each of these facts is in the one word is what makes the fast paths
 // right, because a compare-and-swap succeeds only if all of them still hold:
@@ -33,8 +32,10 @@ package bulkhead
 //     neither a permit nor a place in the queue for it;
 //   - in flight with grants: a grant is counted in the step that makes it.
 //
-// timed is there for speed alone: the first Release that finds nobody waiting
-// any more goes through mu once, and stops the timer.
+// waiting outlasts the last waiter as long as the timer is set, and no permit is
+// free meanwhile. A queue that becomes empty with a hand-over and fills again
+// before the next leaves the word alone. If it does not fill, the next Release
+// finds nobody, stops the timer, and takes waiting away with its permit.
 //
 // Where two of these words are equal they mean the same, so a word that has
 // changed and changed back under a slow compare-and-swap (the ABA problem) is
@@ -45,10 +46,9 @@ const (
 	waiting word = 1 << iota
 	closed
 	room
-	timed
 	oneGrant
 
-	grantsShift   = 4
+	grantsShift   = 3
 	limitShift    = 16
 	inFlightShift = 40
 

@@ -32,6 +32,7 @@ const (
 	limitKey        = attribute.Key("watertight.limit")
 	inFlightKey     = attribute.Key("watertight.in_flight")
 	queuedKey       = attribute.Key("watertight.queued")
+	modeKey         = attribute.Key("watertight.mode")
 	leakedKey       = attribute.Key("watertight.leaked")
 	reasonKey       = attribute.Key("watertight.reason")
 	retryAfterKey   = attribute.Key("watertight.retry_after_ms")
@@ -54,6 +55,7 @@ const (
 	logPolicy       = "policy"
 	logSide         = "side"
 	logKey          = "key"
+	logMode         = "mode"
 	logFrom         = "from"
 	logTo           = "to"
 	logCause        = "cause"

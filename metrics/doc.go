@@ -31,6 +31,10 @@
 // well, after canceled there is none, since the caller left of its own accord.
 // A call that only a breaker watches holds no permit and has no bulkhead.grant.
 //
+// What a policy with mode: observe would have turned away has the same spans, with
+// watertight.mode and without the status Error: the call went on. A wait that it would
+// not have survived is told at the end of the call, and nothing is waited for.
+//
 // A breaker that nobody called changes its state when the next call looks. The
 // span is then in the trace of that call, at that time, and
 // watertight.breaker.late_ms says how long the change had been due.
@@ -46,6 +50,7 @@
 //	watertight.limit                   grant, bulkhead.reject
 //	watertight.in_flight               grant (this call included), bulkhead.reject
 //	watertight.queued                  bulkhead.reject: the calls that were waiting
+//	watertight.mode                    rejects and transitions: observe, if the policy only observes
 //	watertight.leaked                  grant: true if the response body was never closed
 //	watertight.reason                  rejects: full, wait_timeout, open or draining
 //	watertight.retry_after_ms          rejects, if known
@@ -73,6 +78,7 @@
 //	watertight.bulkhead.limit
 //	watertight.bulkhead.pending_requests  calls that wait for a permit
 //	watertight.calls                      by watertight.result: granted, canceled, or the reason of a refusal
+//	watertight.observed_calls             of those granted, by watertight.result: why they would have been refused, had the policy not mode: observe
 //	watertight.leaked                     response bodies that were never closed
 //	watertight.breaker.state              breakers by watertight.state: 1 for the one that it is in
 //	watertight.breaker.failure_rate       0 to 1; absent while there are too few calls

@@ -20,6 +20,7 @@ const (
 	waitTimeMetric      = "watertight.bulkhead.wait_time"
 	useTimeMetric       = "watertight.bulkhead.use_time"
 	callsMetric         = "watertight.calls"
+	observedMetric      = "watertight.observed_calls"
 	leakedMetric        = "watertight.leaked"
 	breakerStateMetric  = "watertight.breaker.state"
 	failureRateMetric   = "watertight.breaker.failure_rate"
@@ -48,7 +49,7 @@ type instruments struct {
 	permits, limit, pending          metric.Int64ObservableUpDownCounter
 	workers, maxWorkers, poolPending metric.Int64ObservableUpDownCounter
 	breakerState                     metric.Int64ObservableUpDownCounter
-	calls, leaked, reloads           metric.Int64ObservableCounter
+	calls, wouldBe, leaked, reloads  metric.Int64ObservableCounter
 	reloadFailing                    metric.Int64ObservableGauge
 	failureRate, slowCallRate        metric.Float64ObservableGauge
 	waitTime, useTime                metric.Float64Histogram
@@ -69,6 +70,7 @@ func newInstruments(p metric.MeterProvider) (*instruments, error) {
 	in.maxWorkers = upDown(&m, maxWorkersMetric, "{worker}", "The most workers that the pool can have.")
 	in.poolPending = upDown(&m, poolPendingMetric, "{task}", "Tasks that wait for a worker.")
 	in.calls = counter(&m, callsMetric, "{call}", "Calls decided, by what became of them.")
+	in.wouldBe = counter(&m, observedMetric, "{call}", "Calls let in by policies that only observe, and that would have been turned away.")
 	in.leaked = counter(&m, leakedMetric, "{call}", "Response bodies that were never closed, and whose permits the garbage collector had to find.")
 	in.reloads = counter(&m, reloadsMetric, "{reload}", "Attempts to put other policies in force, by whether they are.")
 	in.breakerState = upDown(&m, breakerStateMetric, "{breaker}", "Breakers, by the state that they are in.")
@@ -165,6 +167,9 @@ func (in *instruments) observeCompartment(o metric.Observer, c *watertight.Compa
 	at := newLabels(c)
 	for reason, n := range c.Rejected {
 		o.ObserveInt64(in.calls, int64(n), at.with(resultKey.String(reason)))
+	}
+	for reason, n := range c.Observed {
+		o.ObserveInt64(in.wouldBe, int64(n), at.with(resultKey.String(reason)))
 	}
 	o.ObserveInt64(in.calls, int64(c.Granted), at.with(resultKey.String(grantedResult)))
 	o.ObserveInt64(in.calls, int64(c.Left), at.with(resultKey.String(policy.ReasonCanceled.String())))

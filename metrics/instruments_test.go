@@ -49,7 +49,7 @@ func (m *meters) read() map[string]float64 {
 	add := func(name string, set attribute.Set, value float64) {
 		var text []string
 		for _, kv := range set.ToSlice() {
-			text = append(text, strings.TrimPrefix(string(kv.Key), "watertight.")+"="+kv.Value.Emit())
+			text = append(text, strings.TrimPrefix(string(kv.Key), "watertight.")+"="+kv.Value.String())
 		}
 		series[strings.TrimPrefix(name, "watertight.")+"{"+strings.Join(text, ",")+"}"] = value
 	}

@@ -39,7 +39,7 @@ func New(opts ...Option) watertight.Hooks {
 		h.Attach = t.attach
 	}
 	if !t.noSpans {
-		h.Arrive, h.Grant, h.Reject = t.arrive, t.grant, t.reject
+		h.Arrive, h.Grant, h.Reject, h.Observe = t.arrive, t.grant, t.reject, t.observe
 	}
 	return h
 }

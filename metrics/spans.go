@@ -48,6 +48,15 @@ func (t *telemetry) wait(ctx context.Context, e watertight.WaitEvent) {
 }
 
 func (t *telemetry) reject(ctx context.Context, e watertight.RejectEvent) {
+	t.refusal(ctx, e, policy.Enforce)
+}
+
+func (t *telemetry) observe(ctx context.Context, e watertight.RejectEvent) {
+	t.refusal(ctx, e, policy.Observe)
+}
+
+// refusal records one that happened, or that would have.
+func (t *telemetry) refusal(ctx context.Context, e watertight.RejectEvent, mode policy.Mode) {
 	name := bulkheadRejectSpan
 	if e.Reason == policy.ReasonOpen {
 		name = breakerRejectSpan
@@ -58,7 +67,11 @@ func (t *telemetry) reject(ctx context.Context, e watertight.RejectEvent) {
 		return
 	}
 	reason := e.Reason.String()
-	attrs := append(attributesOf(e.Compartment, 6), reasonKey.String(reason), errorTypeKey.String(reason))
+	kind := errorTypeKey.String(reason)
+	if mode == policy.Observe {
+		kind = modeKey.String(mode.String())
+	}
+	attrs := append(attributesOf(e.Compartment, 6), reasonKey.String(reason), kind)
 	if e.Reason == policy.ReasonOpen {
 		attrs = append(attrs, breakerStateKey.String(e.Breaker.String()))
 	} else if e.Limit > 0 { // while draining, also what has no bulkhead refuses
@@ -68,6 +81,8 @@ func (t *telemetry) reject(ctx context.Context, e watertight.RejectEvent) {
 		attrs = append(attrs, retryAfterKey.Float64(milliseconds(e.RetryAfter)))
 	}
 	span.SetAttributes(attrs...)
-	// The error's own text names the key, and a description should group well.
-	span.SetStatus(codes.Error, reason)
+	if mode == policy.Enforce {
+		// The error's own text names the key, and a description should group well.
+		span.SetStatus(codes.Error, reason)
+	}
 }

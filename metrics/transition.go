@@ -9,6 +9,7 @@ import (
 
 	"github.com/watertight-go/watertight"
 	"github.com/watertight-go/watertight/breaker"
+	"github.com/watertight-go/watertight/policy"
 )
 
 // transition tells of a breaker's change of state twice, and a tracer that
@@ -54,7 +55,7 @@ func (t *telemetry) traceTransition(ctx context.Context, e watertight.Transition
 	if !span.IsRecording() {
 		return
 	}
-	attrs := append(attributesOf(e.Compartment, 10),
+	attrs := append(attributesOf(e.Compartment, 11),
 		breakerFromKey.String(e.From.String()),
 		breakerToKey.String(e.To.String()),
 		breakerCauseKey.String(e.Cause.String()),
@@ -75,11 +76,14 @@ func (t *telemetry) traceTransition(ctx context.Context, e watertight.Transition
 	if late > 0 {
 		attrs = append(attrs, breakerLateKey.Float64(milliseconds(late)))
 	}
+	if e.Mode == policy.Observe {
+		attrs = append(attrs, modeKey.String(e.Mode.String()))
+	}
 	span.SetAttributes(attrs...)
 }
 
 // maxLogAttributes is how many attributes a record has at most.
-const maxLogAttributes = 15
+const maxLogAttributes = 16
 
 func (t *telemetry) log(ctx context.Context, e watertight.TransitionEvent, late time.Duration) {
 	l := t.logger
@@ -91,6 +95,9 @@ func (t *telemetry) log(ctx context.Context, e watertight.TransitionEvent, late 
 	attrs = append(attrs, slog.String(logPolicy, e.Policy), slog.String(logSide, e.Side.String()))
 	if e.Key != "" && loggable(e.Per) {
 		attrs = append(attrs, slog.String(logKey, keyText(e.Key)))
+	}
+	if e.Mode == policy.Observe {
+		attrs = append(attrs, slog.String(logMode, e.Mode.String()))
 	}
 	attrs = append(attrs,
 		slog.String(logFrom, e.From.String()),

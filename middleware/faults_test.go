@@ -433,6 +433,7 @@ func TestStreamsThatAreResetInTheQueue(t *testing.T) {
 		held := make(chan error, 1)
 		go func() { held <- ask(t.Context(), "/held", nil) }()
 		<-gate.entered
+		synctest.Wait() // until the client knows how many streams it may open
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
 		for range streams {

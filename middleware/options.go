@@ -87,7 +87,12 @@ func Reentrant() Option {
 }
 
 func routeOf(router Router) func(*http.Request) string {
+	_, mux := router.(*http.ServeMux)
 	return func(r *http.Request) string {
+		if mux && r.RequestURI == "*" {
+			// ServeMux answers it by itself, with an error, whatever pattern it reports.
+			return ""
+		}
 		h, pattern := router.Handler(r)
 		if isRedirect(h) && pattern == withSlash(r.URL.Path) {
 			// ServeMux sends /tree to /tree/ and may report as pattern not the

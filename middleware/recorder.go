@@ -36,7 +36,7 @@ const sniffed = 512
 func (w *recorder) send() {
 	if !w.sent {
 		w.sent = true
-		w.call.Answering()
+		w.call.Answering(w.status)
 	}
 }
 

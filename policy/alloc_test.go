@@ -2,6 +2,7 @@ package policy_test
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -42,6 +43,42 @@ func TestMatchDoesNotAllocate(t *testing.T) {
 	})
 	assert.Equal(t, [3]string{"hit", "rest", ""}, outcome(d))
 	assert.Zero(t, allocs)
+}
+
+// What the index has to ask for allocates no more than what it finds by itself. Buffers
+// come from pools, which a garbage collection may empty, hence the average.
+func TestConditionsDoNotAllocate(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	texts := []policy.Text{{Exact: "a b"}, {Prefix: "a"}, {Suffix: "b"}, {Contains: " "}, {Regexp: "^a.b$"}}
+	for _, text := range texts {
+		set := mustNew(t, policy.Policy{Name: "p", Match: []policy.Match{{
+			PathText:   policy.Text{Regexp: "^/caf"},
+			HeaderText: map[string]policy.Text{"X-Plan": text},
+			Query:      map[string]policy.Text{"plan": text},
+			Not:        []policy.Match{{PathText: policy.Text{Suffix: "d"}}, {Query: map[string]policy.Text{"plan": {Exact: "c"}}}},
+		}}, Bulkhead: &policy.Bulkhead{MaxConcurrent: 1}})
+		h := http.Header{"X-Plan": {"a b"}}
+		var d policy.Decision
+		assert.Zero(t, int(testing.AllocsPerRun(1000, func() {
+			d = set.Match(&policy.Request{
+				Side: policy.Client, EscapedPath: "/caf%C3%A9", Path: "/café", Header: h,
+				RawQuery: "other=1&p%6Can=a+%62&plan=x",
+			})
+		})), "%+v", text)
+		assert.NotNil(t, d.Bulkhead)
+	}
+}
+
+func TestAppendHeaderKeyDoesNotAllocate(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	buf := make([]byte, 0, 64)
+	for _, value := range []string{"", "acme", strings.Repeat("long", 200), "\xff"} {
+		assert.Zero(t, testing.AllocsPerRun(100, func() { buf = policy.AppendHeaderKey(buf[:0], value) }), value)
+	}
 }
 
 func TestAppendHostKeyDoesNotAllocate(t *testing.T) {

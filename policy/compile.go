@@ -74,6 +74,15 @@ func byPolicyAt(d *policyDraft) string {
 // add appends a rule. written says where its settings are in the file, if there is one.
 func (s *Set) add(r *Rule, written map[string]at) {
 	s.rules = append(s.rules, r)
+	for i, side := range [...]Side{Server, Client} {
+		if !r.Side.covers(side) {
+			continue
+		}
+		if s.byName[i] == nil {
+			s.byName[i] = make(map[string]*Rule)
+		}
+		s.byName[i][r.Name] = r
+	}
 	s.written = append(s.written, written)
 	if r.Side.covers(Server) {
 		s.server.add(r)

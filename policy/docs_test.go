@@ -48,6 +48,24 @@ func TestServiceCombPage(t *testing.T) {
 	}
 }
 
+// Every file that the documentation shows is one, and nothing about it is odd.
+func TestFilesInTheDocumentation(t *testing.T) {
+	for name, atLeast := range map[string]int{"../docs/policies.md": 3, "../docs/policy-recipes.md": 6} {
+		text, err := os.ReadFile(name)
+		require.NoError(t, err)
+		files := strings.Split(string(text), "```yaml\n")[1:]
+		require.GreaterOrEqual(t, len(files), atLeast)
+		for _, file := range files {
+			file, _, ok := strings.Cut(file, "```\n")
+			require.True(t, ok)
+			set, err := policy.Parse(name, []byte(file))
+			if assert.NoError(t, err) {
+				assert.Empty(t, set.Warnings(), file)
+			}
+		}
+	}
+}
+
 // The file in the package documentation is one too.
 func TestPackageDocumentation(t *testing.T) {
 	text, err := os.ReadFile("doc.go")

@@ -11,6 +11,7 @@ import (
 )
 
 func TestHostMatch(t *testing.T) {
+	long := strings.Repeat("a", 255)
 	for _, tt := range []struct {
 		host    string
 		yes, no []string // scheme, space, host
@@ -31,6 +32,9 @@ func TestHostMatch(t *testing.T) {
 		{"[::1]", []string{"http [::1]", "http [::1]:8080"}, []string{"http [::2]", "http 1"}},
 		{"[2001:db8::a]:8080", []string{"http [2001:DB8::A]:8080"}, []string{"http [2001:db8::a]"}},
 		{"127.0.0.1", []string{"http 127.0.0.1:1"}, []string{"http 127.0.0.10"}},
+		// No name is longer than that, but a request may have any.
+		{"*." + long, []string{"http x." + long, "http " + strings.Repeat("y", 300) + "." + long}, []string{"http " + long, "http ." + long, "http x" + long}},
+		{long, []string{"http " + long}, []string{"http x" + long, "http x." + long}},
 		// Only ASCII has case: U+212A, the Kelvin sign, is not a k.
 		{"k.example", []string{"http K.example"}, []string{"http \u212a.example"}},
 		{"BüCHER.example", []string{"http bücher.example", "http BüCHER.example"}, []string{"http BÜCHER.example"}},

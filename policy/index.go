@@ -196,9 +196,7 @@ func (s *search) followHost() {
 	cut := max(0, len(name)-maxHostName-1)
 	var buf [maxHostName + 1]byte
 	lower := appendLower(buf[:0], name[cut:], len(buf))
-	if cut == 0 {
-		s.followPort(s.hosts[string(lower)])
-	}
+	s.followPort(s.hosts[string(lower)])
 	end := len(lower)
 	for range s.labels {
 		for end--; end >= 0 && lower[end] != '.'; {

@@ -8,14 +8,14 @@ import (
 )
 
 // maxFile bounds what is read, so that a wrong path (a log, a device) ends in an
-// error.
-const maxFile = 1 << 20
+// error. There is room for more than 10,000 policies.
+const maxFile = 4 << 20
 
 // Load reads and checks a policy file; the package documentation gives its form,
 // and the governance files of ServiceComb and Spring Cloud Huawei are read too. They
 // are told apart by what they hold. If the file can be read but is not right, the error is of type [Errors] and
 // holds every problem with its line and column; else it wraps what the file
-// system said, such as [io/fs.ErrNotExist]. A file may have up to 1 MiB.
+// system said, such as [io/fs.ErrNotExist]. A file may have up to 4 MiB.
 func Load(path string, opts ...LoadOption) (*Set, error) {
 	data, err := readFile(path)
 	if err != nil {

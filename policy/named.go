@@ -25,13 +25,11 @@ func (s *Set) MatchNamed(name string, r *Request) (d Decision, ok bool) {
 
 // named returns the policy of that name which works on a side, or nil.
 func (s *Set) named(name string, side Side) *Rule {
-	if side != Server && side != Client {
-		return nil
-	}
-	for _, rule := range s.rules {
-		if rule.Name == name && (rule.Side == side || rule.Side == Both) {
-			return rule
-		}
+	switch side {
+	case Server:
+		return s.byName[0][name]
+	case Client:
+		return s.byName[1][name]
 	}
 	return nil
 }

@@ -109,3 +109,25 @@ func TestMatchNamedOfNoName(t *testing.T) {
 		assert.Equal(t, test.ok, ok, "%q on %v", test.name, test.side)
 	}
 }
+
+// In a ServiceComb file a name may be that of a policy on each side.
+func TestMatchNamedOfBothSides(t *testing.T) {
+	set, err := policy.Parse("test.yaml", []byte(`
+servicecomb:
+  matchGroup:
+    pay: |
+      matches: [{apiPath: {prefix: /pay}}]
+  bulkhead:
+    pay: |
+      maxConcurrentCalls: 3
+  instanceBulkhead:
+    pay: |
+      maxConcurrentCalls: 5
+`))
+	require.NoError(t, err)
+	for side, limit := range map[policy.Side]int{policy.Server: 3, policy.Client: 5} {
+		d, ok := set.MatchNamed("pay", &policy.Request{Side: side, Host: "x", EscapedPath: "/else"})
+		require.True(t, ok, side)
+		require.Equal(t, limit, d.Bulkhead.Bulkhead.MaxConcurrent)
+	}
+}

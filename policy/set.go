@@ -4,9 +4,10 @@ package policy
 // may be used by many goroutines at once. The zero Set has no policies.
 type Set struct {
 	rules    []*Rule
-	server   index           // of those rules that work on a server
-	client   index           // likewise on a client
-	written  []map[string]at // by index of the rule and by key; the name is under ""
+	byName   [2]map[string]*Rule // by side; in a ServiceComb file a name may be on both, of two policies
+	server   index               // of those rules that work on a server
+	client   index               // likewise on a client
+	written  []map[string]at     // by index of the rule and by key; the name is under ""
 	defaults Defaults
 	warnings []*Error
 	routes   bool

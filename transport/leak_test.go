@@ -47,6 +47,9 @@ func logged(t *testing.T, yaml string, opts ...watertight.Option) (*watertight.G
 	}
 }
 
+// silent is a logger that says nothing.
+func silent() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
 type writer func([]byte) (int, error)
 
 func (f writer) Write(p []byte) (int, error) { return f(p) }

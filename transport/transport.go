@@ -49,7 +49,9 @@ func (t *Transport) Base() http.RoundTripper { return t.base }
 // Guard returns the Guard that the Transport asks.
 func (t *Transport) Guard() *watertight.Guard { return t.guard }
 
-// CloseIdleConnections passes the call of http.Client.CloseIdleConnections on.
+// CloseIdleConnections passes the call of http.Client.CloseIdleConnections on to a
+// base that has that method. One that has not, such as otelhttp's, ends it there: then
+// keep the *http.Transport beneath, and call its own.
 func (t *Transport) CloseIdleConnections() {
 	if c, ok := t.base.(interface{ CloseIdleConnections() }); ok {
 		c.CloseIdleConnections()
@@ -63,16 +65,17 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		closeBody(r)
 		return nil, errors.New("transport: Request.URL is nil")
 	}
-	req := policy.Request{
-		Side:        policy.Client,
-		Method:      r.Method,
-		Scheme:      r.URL.Scheme,
-		Host:        r.URL.Host,
-		EscapedPath: r.URL.EscapedPath(),
-		Path:        r.URL.Path,
-		RawQuery:    r.URL.RawQuery,
-		Header:      r.Header,
-	}
+	// Field by field: a literal with a call in it is made elsewhere and copied, which
+	// stalls on the stores just made.
+	var req policy.Request
+	req.Side = policy.Client
+	req.Method = r.Method
+	req.Scheme = r.URL.Scheme
+	req.Host = r.URL.Host
+	req.EscapedPath = r.URL.EscapedPath()
+	req.Path = r.URL.Path
+	req.RawQuery = r.URL.RawQuery
+	req.Header = r.Header
 	if t.key != nil {
 		req.Key = t.keyOf(r)
 	}
@@ -84,11 +87,11 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		closeBody(r)
 		return nil, err
 	}
-	return t.send(r, call)
+	return t.send(r, &call)
 }
 
 // send makes the admitted call. From here on base owns the request's body.
-func (t *Transport) send(r *http.Request, call watertight.Call) (resp *http.Response, err error) {
+func (t *Transport) send(r *http.Request, call *watertight.Call) (resp *http.Response, err error) {
 	// No recover: a panic of base goes on to the caller, as does
 	// runtime.Goexit; both leave handed false.
 	handed := false
@@ -107,7 +110,7 @@ func (t *Transport) send(r *http.Request, call watertight.Call) (resp *http.Resp
 	if err != nil || resp == nil {
 		// A response beside an error is none: whoever gets it must not look.
 		if t.classify != nil && err != nil {
-			t.judge(&call, nil, err)
+			t.judge(call, nil, err)
 		}
 		return resp, err
 	}
@@ -115,7 +118,7 @@ func (t *Transport) send(r *http.Request, call watertight.Call) (resp *http.Resp
 		resp.Request = r
 	}
 	if t.classify != nil {
-		t.judge(&call, resp, nil)
+		t.judge(call, resp, nil)
 	}
 	if call.Watched() {
 		call.RetryAfter(retryAfter(resp))
@@ -131,7 +134,7 @@ func (t *Transport) send(r *http.Request, call watertight.Call) (resp *http.Resp
 	} else {
 		call.Responded(resp.StatusCode)
 	}
-	return hold(r.Context(), resp, call), nil
+	return hold(r.Context(), resp, *call), nil
 }
 
 // bodiless reports whether the response has no body by protocol. The clients

@@ -15,15 +15,17 @@ import (
 
 var costs = []struct {
 	name, path string
-	// allocs of finding the route, all of them chi's: two strings in Find for
+	// allocs of finding a route with parameters, all of them chi's: two strings in Find for
 	// each router that it goes down, and up to two in RoutePattern, which writes
 	// the patterns of several routers together.
 	allocs float64
 }{
 	{"root", "/items/1", 0},
+	{"literal", "/health", 0},
+	{"literal, mounted", "/api/health", 0},
 	{"mounted", "/api/items/1", 4},
 	{"mounted twice", "/api/v1/items/1", 6},
-	{"mounted, bare", "/api", 1},
+	{"mounted, bare", "/api", 0},
 	{"not found", "/no", 0},
 	{"not found below", "/api/no", 1},
 }
@@ -34,8 +36,10 @@ func routes(uses ...mw) http.Handler {
 	r := chi.NewRouter()
 	r.Use(uses...)
 	r.Get("/items/{id}", nothing)
+	r.Get("/health", nothing)
 	r.NotFound(nothing)
 	r.Route("/api", func(r chi.Router) {
+		r.Get("/health", nothing)
 		r.Get("/", nothing)
 		r.Get("/items/{id}", nothing)
 		r.Route("/v1", func(r chi.Router) { r.Get("/items/{id}", nothing) })
@@ -103,21 +107,23 @@ func BenchmarkAroundNothing(b *testing.B) {
 		rctx.Routes = routes().(chi.Routes)
 		ctx, cancel := context.WithCancel(context.WithValue(b.Context(), chi.RouteCtxKey, rctx))
 		defer cancel()
-		r := request("GET", "/items/1").WithContext(ctx)
-		b.Run(around.name, func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				h.ServeHTTP(w, r)
-			}
-		})
-		b.Run(around.name+", all cores", func(b *testing.B) {
-			b.ReportAllocs()
-			b.RunParallel(func(pb *testing.PB) {
-				for pb.Next() {
+		for name, path := range map[string]string{"": "/items/1", ", literal": "/health"} {
+			r := request("GET", path).WithContext(ctx)
+			b.Run(around.name+name, func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
 					h.ServeHTTP(w, r)
 				}
 			})
-		})
+			b.Run(around.name+name+", all cores", func(b *testing.B) {
+				b.ReportAllocs()
+				b.RunParallel(func(pb *testing.PB) {
+					for pb.Next() {
+						h.ServeHTTP(w, r)
+					}
+				})
+			})
+		}
 	}
 }
 

@@ -197,3 +197,24 @@ func TestKeysAreNormalisedAsChiDoes(t *testing.T) {
 	}
 	assert.Len(t, keys(g, "routes"), 7)
 }
+
+// A route is the whole way to it, also the second time, and also where a router is
+// mounted below itself, so that the same router is at the beginning and further down.
+func TestRoutesThatWereMet(t *testing.T) {
+	g := guard(t, "{version: 1, policies: [{name: routes, side: server, bulkhead: {maxConcurrent: 10}}]}")
+	r := chi.NewRouter()
+	r.Use(watertightchi.Middleware(g))
+	r.Get("/health", ok)
+	between := chi.NewRouter()
+	r.Mount("/again", between)
+	between.Mount("/", r)
+	for range 3 {
+		for _, path := range []string{"/health", "/again/health", "/none"} {
+			get(r, path)
+		}
+	}
+	require.Equal(t, []string{"/again/health", "/health"}, keys(g, "routes"))
+	// Further down, the same request asks for a permit once more.
+	assert.EqualValues(t, 6, compartment(t, g, "routes", "/again/health").Granted)
+	assert.EqualValues(t, 3, compartment(t, g, "routes", "/health").Granted)
+}

@@ -189,14 +189,16 @@ func TestRouteIsWhatChiServes(t *testing.T) {
 				path = "/top" + path[1:]
 			}
 			method := rapid.SampledFrom([]string{"GET", "GET", "GET", "POST", "HEAD", "BREW"}).Draw(t, "method")
-			f.served = ""
-			seen := sightings{}
-			r := httptest.NewRequest(method, path, nil)
-			r = r.WithContext(context.WithValue(r.Context(), sightingsKey{}, seen))
-			root.ServeHTTP(httptest.NewRecorder(), r)
-			require.Contains(t, seen, "root")
-			for name, route := range seen {
-				require.Equalf(t, f.served, route, "%s of %s %s", name, method, path)
+			for range 2 { // a route that was met is found in another way
+				f.served = ""
+				seen := sightings{}
+				r := httptest.NewRequest(method, path, nil)
+				r = r.WithContext(context.WithValue(r.Context(), sightingsKey{}, seen))
+				root.ServeHTTP(httptest.NewRecorder(), r)
+				require.Contains(t, seen, "root")
+				for name, route := range seen {
+					require.Equalf(t, f.served, route, "%s of %s %s", name, method, path)
+				}
 			}
 		}
 	})

@@ -50,6 +50,11 @@ func (rt *router) next(r *http.Request, live *chi.Context) string {
 // find returns the pattern of the route that a request takes which reached rt
 // by the given patterns, or "" if it has none.
 func (rt *router) find(before []string, method, path string) string {
+	if len(before) == 0 {
+		if p := rt.literals.find(method, path); p != "" {
+			return p
+		}
+	}
 	rctx := contexts.Get().(*chi.Context)
 	defer contexts.Put(rctx)
 	rctx.Reset()
@@ -57,7 +62,11 @@ func (rt *router) find(before []string, method, path string) string {
 	if !rt.serves(rctx, method, path) {
 		return ""
 	}
-	return rctx.RoutePattern()
+	pattern := rctx.RoutePattern()
+	if pattern == path {
+		rt.literals.add(method, pattern)
+	}
+	return pattern
 }
 
 // serves reports whether a handler serves the path, and adds the patterns that

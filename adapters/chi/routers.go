@@ -10,10 +10,12 @@ import (
 )
 
 // A router is a chi router and those mounted in it. chi has this only as a list
-// that is made anew each time that one asks. It does not change.
+// that is made anew each time that one asks. It does not change, but for what it has met.
 type router struct {
 	routes chi.Routes
 	mounts map[string]mount // by pattern
+
+	literals literals
 }
 
 // A mount is where requests go on to another router.

@@ -1,11 +1,19 @@
 // Command client shows what watertight does, on real traffic over loopback.
 //
 //	client [-target URL [-upstream NAME]...] [-otlp URL] [-duration DURATION]
+//	client -soak DURATION
 //
 // Without -target it starts the example server in its own process, with two
 // upstreams behind it: one stays healthy, the other turns slow, then fails,
 // then is well again. With -target it drives a server that runs already, whose
 // policies are its own, and those of its upstreams that -upstream names.
+//
+// With -soak it shows nothing but that the books balance: 256 callers read, leave,
+// cancel, upload and forget, three upstreams turn slow, fail, hang, break off, refuse
+// and come back every few seconds, and the limits change every second. Every call that
+// arrives must be granted, rejected or gone, and every permit that is granted must come
+// back. That is checked every second while it goes on, every five with everybody at
+// rest, and at the end, when neither goroutines nor open files may be left either.
 //
 // It exits with status 0 if what it promises held, with 1 if not or if it could
 // not start, with 2 if it was called wrongly.
@@ -23,6 +31,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/watertight-go/watertight/examples/internal/soak"
 	"github.com/watertight-go/watertight/examples/internal/telemetry"
 )
 
@@ -40,6 +49,7 @@ type config struct {
 	upstreams []string // of the target
 	otlp      string
 	duration  time.Duration
+	soak      time.Duration // 0: a demonstration
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
@@ -49,6 +59,16 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return 0
 	case err != nil:
 		return 2
+	}
+	if cfg.soak > 0 {
+		err := soak.Run(ctx, soak.Config{
+			Duration: cfg.soak, Concurrency: 256, Settle: 5 * time.Second, Fault: 2 * time.Second, Limits: time.Second,
+		}, stdout)
+		if err != nil {
+			fmt.Fprintln(stderr, err)
+			return 1
+		}
+		return 0
 	}
 	d, err := newDemo(ctx, cfg, stdout)
 	if err != nil {
@@ -92,6 +112,7 @@ func parse(args []string, stderr io.Writer) (config, error) {
 		return err
 	})
 	fs.DurationVar(&cfg.duration, "duration", 15*time.Second, "how `long` to send load, at least "+minDuration.String())
+	fs.DurationVar(&cfg.soak, "soak", 0, "how `long` to look for permits that get lost, at least "+minDuration.String()+", instead of the demonstration")
 	err := fs.Parse(args)
 	if err != nil {
 		return cfg, err
@@ -109,8 +130,18 @@ func check(fs *flag.FlagSet, cfg config) error {
 		return fmt.Errorf("unexpected argument %q", fs.Arg(0))
 	case cfg.duration < minDuration:
 		return fmt.Errorf("-duration %s: want at least %s", cfg.duration, minDuration)
+	case given(fs, "soak") && cfg.soak < minDuration:
+		return fmt.Errorf("-soak %s: want at least %s", cfg.soak, minDuration)
+	case cfg.soak > 0 && (cfg.target != nil || given(fs, "duration") || cfg.otlp != ""):
+		return errors.New("-soak takes no other flags: it has its own upstreams, and no traces")
 	case cfg.target == nil && len(cfg.upstreams) > 0:
 		return errors.New("-upstream names upstreams of a -target; without one the demonstration has its own")
 	}
 	return nil
+}
+
+// given reports whether a flag was given.
+func given(fs *flag.FlagSet, name string) (ok bool) {
+	fs.Visit(func(f *flag.Flag) { ok = ok || f.Name == name })
+	return ok
 }

@@ -76,6 +76,9 @@ func TestWhatCannotStart(t *testing.T) {
 		"not a URL":               {[]string{"-target", "localhost:80"}, 2, "want a URL such as"},
 		"not a collector":         {[]string{"-otlp", "x"}, 2, "want a URL such as"},
 		"upstream without target": {[]string{"-upstream", "a"}, 2, "-target"},
+		"too short a soak":        {[]string{"-soak", "1s"}, 2, "-soak 1s: want at least 5s"},
+		"no soak":                 {[]string{"-soak", "-5s"}, 2, "want at least 5s"},
+		"a soak of somebody else": {[]string{"-soak", "5s", "-target", "http://127.0.0.1:1"}, 2, "takes no other flags"},
 		"help":                    {[]string{"-h"}, 0, "-duration"},
 		"nobody there":            {[]string{"-target", "http://127.0.0.1:1"}, 1, "is an example server running at http://127.0.0.1:1?"},
 	} {
@@ -137,4 +140,14 @@ func TestQuantile(t *testing.T) {
 	assert.EqualValues(t, 100, quantile(ds, 1))
 	assert.EqualValues(t, 7, quantile([]time.Duration{7}, 0.99))
 	assert.Zero(t, quantile(nil, 0.5))
+}
+
+// The soak as CI runs it, but shorter: it has an opinion of its own.
+func TestSoak(t *testing.T) {
+	var out, errs bytes.Buffer
+	code := run(t.Context(), []string{"-soak", "5s"}, &out, &errs)
+	require.Empty(t, errs.String(), out.String())
+	assert.Zero(t, code)
+	assert.Contains(t, out.String(), "everything balances, nothing is left")
+	assert.Regexp(t, `the limits changed [1-9]\d* times, an upstream its mood [1-9]\d* times, the books were closed [2-9]\d* times`, out.String())
 }

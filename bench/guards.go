@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"github.com/failsafe-go/failsafe-go/bulkhead"
@@ -33,7 +34,8 @@ policies:
 	if err != nil {
 		panic(err)
 	}
-	return watertight.New(set)
+	// What the set warns of, such as a max wait that is never reached, is meant here.
+	return watertight.New(set, watertight.WithLogger(slog.New(slog.DiscardHandler)))
 }
 
 // failsafeBulkhead and failsafeBreaker are the policies of failsafe-go that come

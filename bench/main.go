@@ -18,6 +18,8 @@ import (
 	"runtime"
 	"slices"
 	"time"
+
+	"github.com/zeromicro/go-zero/core/logx"
 )
 
 func rows() []row {
@@ -25,6 +27,7 @@ func rows() []row {
 }
 
 func main() {
+	logx.Disable() // or go-zero writes what it uses of the machine into the table
 	rounds := flag.Int("rounds", 9, "turns that each gets")
 	budget := flag.Duration("budget", 40*time.Millisecond, "about how long a turn takes")
 	pattern := flag.String("rows", "", "only rows whose name matches this `regexp`")

@@ -27,12 +27,15 @@ import (
 	"github.com/watertight-go/watertight/transport"
 )
 
-// wires are the protocols that calls are made over, each with a real server.
-var wires = []struct {
+// A wire is a protocol, and how a server and its client come to speak it.
+type wire struct {
 	name  string
 	major int
 	start func(*httptest.Server) *http.Transport
-}{
+}
+
+// wires are the protocols that calls are made over, each with a real server.
+var wires = []wire{
 	{"HTTP/1", 1, func(s *httptest.Server) *http.Transport {
 		s.Start()
 		return s.Client().Transport.(*http.Transport)
@@ -56,7 +59,12 @@ var wires = []struct {
 // overEachWire runs a test over each protocol. rt is the plain client of a server
 // at url that answers with h.
 func overEachWire(t *testing.T, h http.HandlerFunc, test func(t *testing.T, rt *http.Transport, url string)) {
-	for _, w := range wires {
+	overWires(t, wires, h, test)
+}
+
+// overWires is overEachWire for some.
+func overWires(t *testing.T, some []wire, h http.HandlerFunc, test func(t *testing.T, rt *http.Transport, url string)) {
+	for _, w := range some {
 		t.Run(w.name, func(t *testing.T) {
 			srv := httptest.NewUnstartedServer(h)
 			rt := w.start(srv)

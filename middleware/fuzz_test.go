@@ -37,6 +37,7 @@ func FuzzServeMuxRoute(f *testing.F) {
 	for _, head := range heads {
 		f.Add([]byte(head))
 	}
+	f.Add([]byte("0 /0000000%00 HTTP/0.0\nContent-Length:1\n\n"))
 	patterns := []string{"GET /a/{id}", "DELETE /a/{id}", "/tree/", "POST /b/{rest...}", "example.com/host", "/c/{x}/d", "/{$}"}
 	f.Fuzz(func(t *testing.T, head []byte) {
 		serveByPattern(t, patterns, head)
@@ -118,6 +119,7 @@ func FuzzRefusalSaysNothingOfTheRequest(f *testing.F) {
 			plain.Method = "HEAD"
 		}
 		plain.ContentLength = min(r.ContentLength, 1)
+		plain.ProtoMajor = r.ProtoMajor // Connection is for HTTP/1 alone
 		for per, h := range handlers {
 			want, got := answer(h, plain), answer(h, r)
 			require.True(t, strings.HasPrefix(want, "HTTP/1.1 503 "), want)

@@ -23,6 +23,7 @@ func FuzzHostMatch(f *testing.F) {
 		f.Add("*.internal", host)
 		f.Add("[::1]", host)
 	}
+	f.Add("0", "[0]")
 	f.Fuzz(func(t *testing.T, pattern, host string) {
 		set, err := policy.New(policy.Config{Policies: []policy.Policy{{
 			Name: "a", Match: []policy.Match{{Host: pattern}}, Exempt: true,
@@ -40,7 +41,7 @@ func FuzzHostMatch(f *testing.F) {
 				continue // keys are cut, and lose brackets that mean nothing; no pattern matches everything
 			}
 			name, port := nameOf(host)
-			if port == "" && !strings.ContainsAny(name, "[]:") && !strings.HasSuffix(host, ":") {
+			if port == "" && !strings.ContainsAny(host, "[]:") { // a dot behind brackets ends no name
 				require.Equal(t, got, matches(host+"."), "a dot at the end")
 			}
 			want, wantPort := nameOf(pattern)

@@ -31,6 +31,18 @@ func (p *problems) foreign(data []byte, docs []*yaml.Node) bool {
 		p.errorf(place(key), "unknown key %s; did you mean servicecomb?", quote(key.Value))
 		return true
 	}
+	for _, doc := range docs {
+		var kind *yaml.Node
+		topKeys(doc, func(key, value *yaml.Node) {
+			if kind == nil && looksLikeKind(key, value) {
+				kind = key
+			}
+		})
+		if kind != nil {
+			p.errorf(place(kind), "%s belongs below servicecomb, which this file does not have; write servicecomb: above it, and indent it and the policies", bare(kind.Value))
+			return true
+		}
+	}
 	if key, _ := topKey(docs, is("spring")); key != nil {
 		p.errorf(place(key), "this is a file of a Spring application without any policy: nothing in it is under servicecomb; load the file, or what the configuration center holds, that has servicecomb.matchGroup")
 		return true

@@ -154,6 +154,9 @@ func (c *comb) gatherFrom(doc *yaml.Node) {
 	seen := map[string]int{}
 	topKeys(doc, func(key, value *yaml.Node) {
 		if !isServiceComb(key.Value) {
+			if looksLikeKind(key, value) {
+				c.findf(place(key), "%s stands beside servicecomb, where it means nothing; indent it, so that it is below servicecomb", bare(key.Value))
+			}
 			return
 		}
 		// In what belongs to others a key may come twice, if that is what they want.
@@ -235,14 +238,33 @@ func (c *comb) notAKind(kind string, key, value *yaml.Node) {
 		c.findf(place(key), below+"; did you mean %s?", quote(kind), near)
 		return
 	}
-	if k := c.looksLike(value); k != "" {
+	if k := looksLike(value); k != "" {
 		c.findf(place(key), below+", but it holds what belongs in %s; check the indentation", quote(kind), k)
 	}
 }
 
+// looksLikeKind reports whether a key at the top of a file, and what it holds, were
+// most likely meant to stand below servicecomb. Its name alone does not say so: an
+// application may well have a bulkhead of its own.
+func looksLikeKind(key, value *yaml.Node) bool {
+	kind, name, _ := strings.Cut(key.Value, ".")
+	switch {
+	case kind != kindMatchGroup && !slices.Contains(policyKinds, kind):
+		return false
+	case name != "" || value.Kind != yaml.MappingNode:
+		return looksLike(value) != ""
+	}
+	for i := 1; i < len(value.Content); i += 2 {
+		if looksLike(value.Content[i]) != "" {
+			return true
+		}
+	}
+	return false
+}
+
 // looksLike returns the kind to which what n holds, at any depth but in few steps,
 // most likely belongs, or "".
-func (c *comb) looksLike(n *yaml.Node) string {
+func looksLike(n *yaml.Node) string {
 	for _, hint := range []struct{ key, kind string }{
 		{"matches", kindMatchGroup},
 		{"maxConcurrentCalls", kindBulkhead + " or " + kindInstanceBulkhead},

@@ -97,7 +97,7 @@ func (c *comb) combEntry(f *combFields, n *yaml.Node, name string) combEntry {
 	}
 	e.never = false
 	before := len(c.errors) + len(c.warns)
-	ef := c.fields(n, name+".", "an entry of matches", combEntryKeys, combEntryIdle, misplacedInEntry)
+	ef := c.fields(n, name+".", "an entry of matches", combEntryKeys, combEntryIdle, func(key string) string { return misplacedInEntry(n, key) })
 	if n := ef.get("apiPath"); n != nil {
 		e.path = c.condition(ef, &e, n, "apiPath")
 	}
@@ -120,7 +120,8 @@ func (e *combEntry) conditional() bool {
 	return e.never || e.path != nil || len(e.methods) > 0 || len(e.headers) > 0 || len(e.queries) > 0 || e.service != ""
 }
 
-func misplacedInEntry(key string) string {
+// misplacedInEntry says where a key belongs that stands in an entry, or "".
+func misplacedInEntry(entry *yaml.Node, key string) string {
 	switch {
 	case slices.Contains(combOperators, key):
 		return "it belongs below apiPath or the name of a header: indent it further"
@@ -128,8 +129,21 @@ func misplacedInEntry(key string) string {
 		return "it belongs beside matches: indent it less"
 	case slices.Contains([]string{"uri", "url", "path", "api"}, strings.ToLower(key)):
 		return `did you mean "apiPath"?`
+	case meant(key, combEntryKeys) == "" && holdsOperator(entry, key):
+		return "it belongs below headers or queries: indent it further"
 	}
 	return ""
+}
+
+// holdsOperator reports whether what stands under a key of a mapping is a condition.
+func holdsOperator(n *yaml.Node, key string) bool {
+	value := find(n, key, 1)
+	for i := 0; value != nil && value.Kind == yaml.MappingNode && i+1 < len(value.Content); i += 2 {
+		if slices.Contains(combOperators, value.Content[i].Value) {
+			return true
+		}
+	}
+	return false
 }
 
 // condition reads a mapping of operators, all of which must hold.

@@ -113,6 +113,9 @@ func (q *question) request(target string) (*policy.Request, error) {
 	default:
 		return nil, fmt.Errorf("-side is %q; it must be server or client", q.side)
 	}
+	if _, err := http.NewRequest(q.method, "/", nil); err != nil || q.method == "" {
+		return nil, fmt.Errorf("-X is %q, which is not a method; write one such as GET", q.method)
+	}
 	if host := q.headers.Get("Host"); host != "" { // net/http keeps it apart
 		q.headers.Del("Host")
 		if r.Host == "" {

@@ -56,6 +56,8 @@ func TestMisuse(t *testing.T) {
 		{[]string{"explain", file, "/%zz"}, `watertight: "/%zz" is no path: invalid URL escape "%zz"`},
 		{[]string{"explain", file, "-side", "both", "/a"}, `watertight: -side is "both"; it must be server or client`},
 		{[]string{"explain", file, "-side", "client", "-route", "/a", "/a"}, "watertight: a client has no routes"},
+		{[]string{"explain", file, "-X", "GE T", "/a"}, `watertight: -X is "GE T", which is not a method; write one such as GET`},
+		{[]string{"explain", file, "-X", "", "/a"}, `watertight: -X is "", which is not a method; write one such as GET`},
 		{[]string{"explain", file, "-H", "a", "/a"}, "it must be NAME: VALUE"},
 		{[]string{"explain", file + "x", "/a"}, "no such file"},
 		{[]string{"schema", "x"}, "watertight: schema takes no arguments"},

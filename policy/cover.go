@@ -220,10 +220,14 @@ func (d *Decision) decider(p part) *Rule {
 	}
 }
 
-// coverOf returns the last of the rules that take from r, on every side and for each
-// of the parts that it has, all requests that its entries match; nil if they do not.
-// The rules before r are those of s.
-func (s *Set) coverOf(r *Rule, of ...part) (by *Rule) {
+// coverOf returns by part the last of the rules that take it from r, on every side and
+// of all requests that the entries of r match; nil if some are left, or r does not have
+// the part. The rules before r are those of s.
+func (s *Set) coverOf(r *Rule) (by [len(partNames)]*Rule) {
+	var left [len(partNames)]bool
+	for part := range part(len(partNames)) {
+		left[part] = !r.has(part)
+	}
 	for _, side := range [...]Side{Server, Client} {
 		if !r.Side.covers(side) {
 			continue
@@ -234,21 +238,22 @@ func (s *Set) coverOf(r *Rule, of ...part) (by *Rule) {
 			var p parts
 			p.take(request)
 			if !e.match(&p) {
-				return nil // it is too hard to say what does
+				return [len(partNames)]*Rule{} // it is too hard to say what does
 			}
 			d := s.Match(request)
-			for _, part := range of {
-				if !r.has(part) {
-					continue
-				}
+			for part := range part(len(partNames)) {
 				first := d.decider(part)
-				if first == nil || first == r || !first.coversEntry(e) {
-					return nil
-				}
-				if by == nil || by.Index < first.Index {
-					by = first
-				}
+				left[part] = left[part] || first == nil || first == r || !first.coversEntry(e)
+				by[part] = later(by[part], first)
 			}
+			if !slices.Contains(left[:], false) {
+				return [len(partNames)]*Rule{}
+			}
+		}
+	}
+	for part, left := range left {
+		if left {
+			by[part] = nil
 		}
 	}
 	return by

@@ -76,20 +76,30 @@ func (p *problems) warnShadowed(s *Set, way string) {
 			p.warnf(s.written[i][""], "%sit is never used: from policy %s on nothing is left for it to decide; %s", label, quote(later(by[partBulkhead], by[partBreaker]).Name), way)
 			continue
 		}
-		if by := s.coverOf(r, partBulkhead, partBreaker); by != nil {
-			p.warnf(s.written[i][""], "%sit is never used: policy %s%s takes all that it matches; %s, or leave it out", label, quote(by.Name), s.inLine(by), way)
+		covers := s.coverOf(r)
+		if last := later(covers[partBulkhead], covers[partBreaker]); last != nil && covered(r, covers) {
+			p.warnf(s.written[i][""], "%sit is never used: policy %s%s takes all that it matches; %s, or leave it out", label, quote(last.Name), s.inLine(last), way)
 			continue
 		}
-		for part := range part(len(partNames)) {
-			by := by[part]
+		for part, by := range by {
 			if used[part] {
-				by = s.coverOf(r, part)
+				by = covers[part]
 			}
-			if by != nil {
+			if by != nil && !r.Exempt { // which has no parts to write or to leave out
 				p.warnf(s.written[i][""], "%sits %s is never used: policy %s%s comes first for all that it matches; %s, or leave the %[2]s out", label, partNames[part], quote(by.Name), s.inLine(by), way)
 			}
 		}
 	}
+}
+
+// covered reports whether every part that r has is taken from it.
+func covered(r *Rule, by [len(partNames)]*Rule) bool {
+	for part := range part(len(partNames)) {
+		if r.has(part) && by[part] == nil {
+			return false
+		}
+	}
+	return true
 }
 
 // later returns the one of two rules that stands later; either may be nil.

@@ -82,6 +82,9 @@ func TestWarnings(t *testing.T) {
 			`6:12: policy "d": its bulkhead is never used: policy "a" in line 3 comes first for all that it matches; move it up, or leave the bulkhead out`,
 			`7:12: policy "e": it is never used: from policy "d" on nothing is left for it to decide; move it up`,
 		}},
+		{`- {name: a, bulkhead: {maxConcurrent: 1}}
+- {name: b, match: [{path: /b}], exempt: true}
+- {name: c, exempt: true}`, nil}, // they keep breakers away
 		{`- {name: a, side: server, breaker: {}}
 - {name: b, match: [{path: /b}], bulkhead: {maxConcurrent: 1}}
 - {name: c, match: [{path: /b}], bulkhead: {maxConcurrent: 1}, breaker: {}}

@@ -1,15 +1,19 @@
 package watertight_test
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/watertight-go/watertight"
+	"github.com/watertight-go/watertight/bulkhead"
 )
 
 // No count is lost, nor there twice, when compartments are dropped to make room: at each
@@ -68,4 +72,31 @@ func TestDroppedCountsStayInTheSum(t *testing.T) {
 		default:
 		}
 	}
+}
+
+// Whatever a compartment has counted, all of it stays.
+func TestDroppedCountsAreWhatTheyWere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := guard(t, "version: 1\ndefaults: {maxCompartments: 1}\npolicies: [{name: p, side: server, bulkhead: {maxConcurrent: 1, maxQueue: 1, maxWait: 1s}}]\n")
+		inside := admit(t, g, on("/a"))
+		waits := queued(t, g, on("/a"), 1)
+		refused(t, g, on("/a"), bulkhead.ErrFull)
+		time.Sleep(time.Second)
+		<-waits
+		refused(t, g, on("/a"), bulkhead.ErrWaitTimeout)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err := g.Admit(ctx, on("/a"))
+		require.Equal(t, context.Canceled, err)
+		inside.Leak()
+
+		want := compartment(t, g, "p", "/a")
+		require.Equal(t, map[string]uint64{"full": 1, "wait_timeout": 2, "open": 0, "draining": 0}, want.Rejected)
+		require.EqualValues(t, 1, want.Left)
+		require.EqualValues(t, 1, want.Leaked)
+		require.NotEmpty(t, want.Waits)
+		admit(t, g, on("/b")).Release()
+		want.Key, want.Bulkhead = "", nil
+		assert.Equal(t, []watertight.CompartmentSnapshot{want}, g.Snapshot().Dropped)
+	})
 }

@@ -49,6 +49,8 @@ var layers = []struct {
 		"teaches the server side one router"},
 	{"./cmd/watertight", []string{"./policy"},
 		"checks and explains policy files where nothing runs, with the standard flag package: a library for commands would be every user's dependency"},
+	{"./internal/linear", nil,
+		"checks histories for the tests of the primitives, and is nothing but a search"},
 	{"./adapters/resty", []string{".", "./transport", "github.com/go-resty/resty/v2"},
 		"teaches the client side one client library"},
 }
@@ -85,6 +87,8 @@ var bans = []struct {
 	{[]string{"./..."}, "github.com/stretchr/testify/...",
 		"it is for tests"},
 	{[]string{"./..."}, "pgregory.net/rapid/...",
+		"it is for tests"},
+	{[]string{"./..."}, "./internal/linear",
 		"it is for tests"},
 	{[]string{"./..."}, "./examples/...",
 		"examples show the library and are no part of it"},

@@ -89,7 +89,7 @@ func (b *Breaker) lock(ctx context.Context, now time.Duration) time.Duration {
 	now = max(now, b.last)
 	b.last = now
 	if now >= time.Duration(b.until.Load()) {
-		b.catchUpLocked(ctx)
+		b.catchUpLocked(ctx, 0)
 	}
 	return now
 }

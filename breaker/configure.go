@@ -15,7 +15,8 @@ import (
 //   - An open period ends when it was to end. The next ones are of the new OpenFor,
 //     which goes on with the attempt that has been reached.
 //   - A half-open breaker lets in as many probes as it was to when that began, and
-//     decides by as many, by the new rates and limits of time.
+//     decides by as many, by the new rates and limits of time. What these would have
+//     ended before now ends now.
 //   - If the overdue rule comes or goes, or its slots change with SlowCall, it counts
 //     anew. Calls that were let in before count for nothing then, as after a change of
 //     state.
@@ -28,11 +29,12 @@ func (b *Breaker) Configure(c Config) {
 	now := b.look(ctx, b.now())
 	recount := newRules(c).width != b.rules().width
 	b.config.Store(shared(newRules(c)))
-	b.window = b.window.resized(c.Window)
+	b.window = b.window.resized(c.Window, now)
 	b.overdueLimit = c.OverdueLimit
 	switch {
 	case b.state != Closed && b.state != MetricsOnly:
 		b.setLocked(b.slot.Load(), time.Duration(b.from.Load()), time.Duration(b.until.Load()))
+		b.catchUpLocked(ctx, now)
 	case recount:
 		b.since, b.overdue = now, overdue{}
 		b.enterGateLocked(now, b.stepDue(now, now))

@@ -132,6 +132,81 @@ func TestConfigureKeepsTheState(t *testing.T) {
 	})
 }
 
+// What new limits of time would have ended long ago ends now: the breaker was seen as it
+// was meanwhile, and let calls in for it.
+func TestConfigureChangesNothingInThePast(t *testing.T) {
+	for name, tt := range map[string]struct {
+		from  breaker.State
+		next  breaker.Config
+		to    breaker.State
+		cause breaker.Cause
+	}{
+		"max wait": {breaker.HalfOpen, breaker.Config{
+			OpenFor: []time.Duration{time.Second}, HalfOpen: breaker.HalfOpenConfig{MaxWait: time.Second},
+		}, breaker.Open, breaker.CauseHalfOpenElapsed},
+		"probe time-out": {breaker.HalfOpen, breaker.Config{
+			MinCalls: 1, OpenFor: []time.Duration{time.Second}, HalfOpen: breaker.HalfOpenConfig{ProbeTimeout: time.Second},
+		}, breaker.Open, breaker.CauseFailureRate},
+		"half-open by itself": {breaker.Open, breaker.Config{
+			AutoHalfOpen: true, OpenFor: []time.Duration{time.Second}, HalfOpen: breaker.HalfOpenConfig{MaxWait: time.Second},
+		}, breaker.HalfOpen, breaker.CauseOpenElapsed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var changes []breaker.Transition
+				b := breaker.New(breaker.Config{
+					InitialState: tt.from, MinCalls: 1, OpenFor: []time.Duration{time.Second},
+					OnTransition: func(tr breaker.Transition) { changes = append(changes, tr) },
+				})
+				if tt.from == breaker.HalfOpen {
+					_, err := b.Allow(t.Context())
+					require.NoError(t, err)
+				}
+				time.Sleep(10 * time.Second)
+				b.Configure(tt.next)
+				require.Len(t, changes, 1, "at once")
+				require.Equal(t, tt.to, changes[0].To)
+				require.Equal(t, tt.cause, changes[0].Cause)
+				require.Equal(t, time.Now(), changes[0].At)
+				if tt.to == breaker.Open {
+					require.Equal(t, time.Second, b.Remaining(), "all of the open period is ahead")
+				}
+			})
+		})
+	}
+}
+
+// What has left a time window does not come back into a longer one, even if nobody has
+// looked in between.
+func TestConfigureRevivesNoOutcomes(t *testing.T) {
+	config := func(length time.Duration) breaker.Config {
+		return breaker.Config{Window: breaker.Window{Time: length}, MinCalls: 100}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		b := breaker.New(config(10 * time.Second))
+		file(t, b, true, 0)
+		time.Sleep(15 * time.Second)
+		b.Configure(config(20 * time.Second))
+		require.Zero(t, b.Snapshot().Calls)
+	})
+}
+
+// What the callee asked for while it was heeded does not matter once it is not.
+func TestConfigureHeedsRetryAfterNoMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := breaker.Config{MinCalls: 1, OpenFor: []time.Duration{5 * time.Second}, MaxRetryAfter: time.Minute}
+		b := breaker.New(c)
+		call, err := b.Allow(t.Context())
+		require.NoError(t, err)
+		call.RetryAfter(time.Minute)
+		c.MaxRetryAfter = 0
+		b.Configure(c)
+		call.Done(t.Context(), breaker.Failure)
+		require.Equal(t, breaker.Open, b.State())
+		require.Equal(t, 5*time.Second, b.Remaining())
+	})
+}
+
 // What the new thresholds would not have let stand opens the breaker with the next
 // outcome, also one that succeeds.
 func TestConfigureJudgesByTheNewThresholds(t *testing.T) {

@@ -3,7 +3,6 @@ package breaker_test
 import (
 	"context"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"runtime"
 	"slices"
@@ -16,13 +15,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/watertight-go/watertight/breaker"
+	"github.com/watertight-go/watertight/internal/linear"
 )
 
-// A deed is something that was done to a breaker while others did something beside
-// it: begun and over are readings of a clock that all share. The history of a few
-// deeds is right if they can be put in a row, each at some instant between its two
-// readings, such that every one was told what a breaker without concurrency would
-// say there.
+// A deed is a [linear.Step]: something that was done to a breaker while others did
+// something beside it, with what it was told.
 type deed struct {
 	begun, over int64
 	kind        deedKind
@@ -63,8 +60,10 @@ func (s sequential) failures() (n int) {
 	return n
 }
 
-// next reports whether d can happen next, and what is after it.
-func (s sequential) next(d *deed) (sequential, bool) {
+func (d deed) Begun() int64 { return d.begun }
+func (d deed) Over() int64  { return d.over }
+
+func (d deed) Next(s sequential) (sequential, bool) {
 	switch d.kind {
 	case enter:
 		if !d.refused {
@@ -81,7 +80,7 @@ func (s sequential) next(d *deed) (sequential, bool) {
 	}
 }
 
-func (s sequential) leave(d *deed) sequential {
+func (s sequential) leave(d deed) sequential {
 	if s.in[d.call] != s.period || d.outcome == breaker.Ignored {
 		return s
 	}
@@ -107,40 +106,6 @@ func (s sequential) enter(open bool) sequential {
 	return s
 }
 
-type deadEnd struct {
-	done  uint64
-	state sequential
-}
-
-// linearizable looks for such a row, as Wing and Gong do ("Testing and verifying
-// concurrent objects", 1993): whatever was over before another was begun must come
-// first, all else is tried. done is the set of deeds that are in the row already.
-// Where a set and the state after it have led nowhere once, they are not tried again.
-func linearizable(deeds []deed, s sequential, done uint64, dead map[deadEnd]bool) bool {
-	if done == 1<<len(deeds)-1 {
-		return true
-	}
-	if dead[deadEnd{done, s}] {
-		return false
-	}
-	first := int64(math.MaxInt64) // the earliest end among those that are left
-	for i := range deeds {
-		if done>>i&1 == 0 {
-			first = min(first, deeds[i].over)
-		}
-	}
-	for i := range deeds {
-		if done>>i&1 == 1 || deeds[i].begun > first {
-			continue
-		}
-		if next, ok := s.next(&deeds[i]); ok && linearizable(deeds, next, done|1<<i, dead) {
-			return true
-		}
-	}
-	dead[deadEnd{done, s}] = true
-	return false
-}
-
 // Whatever calls do at the same time, each is let in or refused, each outcome filed or
 // dropped, and everything seen as if it had happened alone at some instant. Above
 // all, none is let in after the one that trips the breaker has returned.
@@ -163,7 +128,7 @@ func TestLinearizable(t *testing.T) {
 			c.SlowCall = time.Hour
 		}
 		deeds := history(breaker.New(c))
-		if !linearizable(deeds, s, 0, map[deadEnd]bool{}) {
+		if !linear.Explains(s, deeds) {
 			var lines strings.Builder
 			for _, d := range deeds {
 				fmt.Fprintf(&lines, "%+v\n", d)
@@ -267,7 +232,7 @@ func TestLinearizableTellsWrongFromRight(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := sequential{size: 4, minCalls: 2, rate: 100, period: 1}
-			require.Equal(t, tt.want, linearizable(slices.Concat(before, tt.deeds), s, 0, map[deadEnd]bool{}))
+			require.Equal(t, tt.want, linear.Explains(s, slices.Concat(before, tt.deeds)))
 		})
 	}
 }

@@ -35,6 +35,7 @@ type model struct {
 	probeLog []ended // of the latest half-open
 	byProbes bool
 	permits  int
+	enough   int // so many probes decide
 	probes   []*modelCall
 
 	calls      []*modelCall    // let in and not ended
@@ -68,23 +69,31 @@ func newModel(c breaker.Config) *model {
 	case breaker.ForcedOpen:
 		m.attempt = 1
 	case breaker.HalfOpen:
-		m.permits, m.byProbes = c.HalfOpen.Calls, true
+		m.beginProbes()
 	}
 	return m
 }
 
+func (m *model) beginProbes() {
+	m.permits, m.probeLog, m.byProbes = m.c.HalfOpen.Calls, nil, true
+	m.enough = min(m.c.MinCalls, m.c.HalfOpen.Calls)
+}
+
+// window returns what is in it.
+func (m *model) window() []ended {
+	if n := m.c.Window.Calls; n > 0 {
+		return m.log[max(0, len(m.log)-n):]
+	}
+	return slices.DeleteFunc(slices.Clone(m.log), func(e ended) bool {
+		return m.now-e.at >= m.c.Window.Time
+	})
+}
+
 // figures counts what is in view.
 func (m *model) figures() (failureRate, slowRate float64, calls, failed, slow int) {
-	inView, enough := m.log, m.c.MinCalls
-	switch {
-	case m.byProbes:
-		inView, enough = m.probeLog, min(m.c.MinCalls, m.c.HalfOpen.Calls)
-	case m.c.Window.Calls > 0:
-		inView = inView[max(0, len(inView)-m.c.Window.Calls):]
-	default:
-		inView = slices.DeleteFunc(slices.Clone(inView), func(e ended) bool {
-			return m.now-e.at >= m.c.Window.Time
-		})
+	inView, enough := m.window(), m.c.MinCalls
+	if m.byProbes {
+		inView, enough = m.probeLog, m.enough
 	}
 	for _, e := range inView {
 		if e.failed {
@@ -170,12 +179,12 @@ func (m *model) move(to breaker.State, cause breaker.Cause, openFor time.Duratio
 		if openFor == 0 {
 			m.attempt++
 			m.openFor = m.c.OpenFor[min(m.attempt, len(m.c.OpenFor))-1]
-			if m.askedUntil > m.now && cause != breaker.CauseForced {
+			if m.askedUntil > m.now && m.c.MaxRetryAfter > 0 && cause != breaker.CauseForced {
 				m.openFor = min(m.askedUntil-m.now, m.c.MaxRetryAfter)
 			}
 		}
 	case breaker.HalfOpen:
-		m.permits, m.probeLog, m.byProbes = m.c.HalfOpen.Calls, nil, true
+		m.beginProbes()
 	default:
 		m.log, m.byProbes = nil, false
 		if to == breaker.ForcedOpen {
@@ -213,7 +222,7 @@ func (m *model) endProbe(p *modelCall, o breaker.Outcome, slow bool) {
 	m.probeLog = append(m.probeLog, ended{m.now, o == breaker.Failure, slow})
 	if cause := m.verdict(); cause != 0 {
 		m.move(breaker.Open, cause, 0)
-	} else if !m.reopen() && len(m.probeLog) >= min(m.c.MinCalls, m.c.HalfOpen.Calls) {
+	} else if !m.reopen() && len(m.probeLog) >= m.enough {
 		m.move(breaker.Closed, breaker.CauseProbes, 0)
 	}
 }
@@ -285,6 +294,38 @@ func (m *model) tick() {
 			m.move(half.MaxWaitTarget, breaker.CauseHalfOpenElapsed, 0)
 		}
 	}
+}
+
+// configure puts c in force. What it would have had end by now ends now.
+func (m *model) configure(c breaker.Config) {
+	m.judge()
+	old := m.c
+	m.log = m.window()
+	if (old.Window.Calls > 0) != (c.Window.Calls > 0) {
+		m.log = nil
+	}
+	m.c = c
+	switch m.state {
+	case breaker.Closed, breaker.MetricsOnly:
+		if old.NoOverdue != c.NoOverdue || !c.NoOverdue && old.SlowCall != c.SlowCall {
+			m.since, m.responses = m.now, nil
+			m.period++
+		}
+	case breaker.HalfOpen:
+		for _, p := range slices.Clone(m.probes) {
+			if d := c.HalfOpen.ProbeTimeout; d > 0 && m.now-p.waiting >= d {
+				m.endProbe(p, breaker.Failure, true)
+			}
+		}
+		if d := c.HalfOpen.MaxWait; m.state == breaker.HalfOpen && d > 0 && m.now-m.since >= d {
+			m.move(c.HalfOpen.MaxWaitTarget, breaker.CauseHalfOpenElapsed, 0)
+		}
+	case breaker.Open:
+		if c.AutoHalfOpen && m.now-m.since >= m.openFor {
+			m.move(breaker.HalfOpen, breaker.CauseOpenElapsed, 0)
+		}
+	}
+	m.judge()
 }
 
 // allow returns nil if the call is refused.
@@ -508,7 +549,7 @@ func TestAgainstModel(t *testing.T) {
 					if call := pick(t); call != nil {
 						wait := ticks(-1, 50).Draw(t, "wait")
 						call.call.RetryAfter(wait)
-						if c.MaxRetryAfter > 0 && wait > 0 {
+						if m.c.MaxRetryAfter > 0 && wait > 0 {
 							m.judge()
 							if call.period == m.period {
 								m.askedUntil = m.now + wait
@@ -521,6 +562,13 @@ func TestAgainstModel(t *testing.T) {
 					b.SetOverdueLimit(limit)
 					m.c.OverdueLimit = limit
 					m.judge()
+				},
+				"configure": func(t *rapid.T) {
+					if rapid.IntRange(0, 2).Draw(t, "often not") == 0 {
+						c := configs.Draw(t, "config")
+						b.Configure(c)
+						m.configure(c)
+					}
 				},
 				"many": func(t *rapid.T) {
 					for range rapid.IntRange(1, 6).Draw(t, "calls") {

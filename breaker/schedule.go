@@ -18,17 +18,20 @@ const maxReplay = 64
 // are configured at most; later rounds have none, there are as many of them as
 // entries in Config.OpenFor until the periods repeat, and of those that repeat
 // maxReplay are left to make.
-func (b *Breaker) catchUpLocked(ctx context.Context) {
+//
+// None is made as of an instant before from, for rules that are in force only since
+// then.
+func (b *Breaker) catchUpLocked(ctx context.Context, from time.Duration) {
 	for {
 		switch b.state {
 		case Open:
 			if !b.rules().auto || b.last < time.Duration(b.until.Load()) {
 				return
 			}
-			b.skipRoundsLocked()
-			b.moveLocked(ctx, HalfOpen, CauseOpenElapsed, time.Duration(b.until.Load()), 0)
+			b.skipRoundsLocked(from)
+			b.moveLocked(ctx, HalfOpen, CauseOpenElapsed, max(from, time.Duration(b.until.Load())), 0)
 		case HalfOpen:
-			probeDue, endDue := b.dueLocked()
+			probeDue, endDue := b.dueLocked(from)
 			switch {
 			// At the same instant the probe goes first: that it failed is
 			// evidence, that time is up is none.
@@ -49,15 +52,16 @@ func (b *Breaker) catchUpLocked(ctx context.Context) {
 }
 
 // dueLocked returns the instants, in half-open, at which the oldest probe was to
-// be given up and the state was to end; 0 for one that has not come. (Neither can
-// be at 0 itself, since both lie a positive time after the breaker was made.)
-func (b *Breaker) dueLocked() (probe, end time.Duration) {
+// be given up and the state was to end, or from if that is later; 0 for one that has not
+// come. (Neither can be at 0 itself, since both lie a positive time after the breaker
+// was made.)
+func (b *Breaker) dueLocked(from time.Duration) (probe, end time.Duration) {
 	// Differences, since a sum with a very long limit may overflow.
 	if d := b.rules().probeTimeout; d > 0 && len(b.half.probes) > 0 && b.last-b.half.probes[0].start >= d {
-		probe = b.half.probes[0].start + d
+		probe = max(from, b.half.probes[0].start+d)
 	}
 	if d := b.rules().maxWait; d > 0 && b.last-b.since >= d {
-		end = b.since + d
+		end = max(from, b.since+d)
 	}
 	return probe, end
 }
@@ -66,10 +70,10 @@ func (b *Breaker) dueLocked() (probe, end time.Duration) {
 // open and half-open, until about maxReplay of them are left. It does so only where
 // all of these are alike: with the last entry of Config.OpenFor, if it was that which
 // the present period was opened for. Of periods with jitter, nobody saw these, and
-// they are taken as long as their mean.
-func (b *Breaker) skipRoundsLocked() {
+// they are taken as long as their mean. There were no rounds before from.
+func (b *Breaker) skipRoundsLocked(from time.Duration) {
 	maxWait, until := b.rules().maxWait, time.Duration(b.until.Load())
-	passed := b.last - until
+	passed := b.last - max(from, until)
 	if maxWait == 0 || maxWait > passed || b.rules().maxWaitTarget != Open || b.attempt < len(b.rules().openFor) {
 		return
 	}

@@ -59,7 +59,8 @@ func (w *timeWindow) advance(now time.Duration) {
 	w.newest = i
 }
 
-func (w *timeWindow) resized(to Window) window {
+func (w *timeWindow) resized(to Window, now time.Duration) window {
+	w.advance(now) // or what has left this one would come back into a longer one
 	if to.Time == 0 || bucketWidth(to.Time) != w.width {
 		return newWindow(to)
 	}

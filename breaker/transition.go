@@ -146,8 +146,8 @@ func (b *Breaker) enterGateLocked(from, until time.Duration) {
 
 // nextOpenForLocked returns the length of an open period that begins at an instant.
 func (b *Breaker) nextOpenForLocked(at time.Duration) time.Duration {
-	if asked := b.askedUntil - at; asked > 0 {
-		return min(asked, b.rules().maxRetryAfter)
+	if asked := min(b.askedUntil-at, b.rules().maxRetryAfter); asked > 0 {
+		return asked
 	}
 	return b.rules().drawFor(b.attempt)
 }

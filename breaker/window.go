@@ -33,7 +33,7 @@ type window interface {
 	reset()
 	// resized returns the window that w asks for, with the latest outcomes of this one
 	// that it has room for; with none if it is of another kind. It may be the same.
-	resized(w Window) window
+	resized(w Window, now time.Duration) window
 }
 
 func newWindow(w Window) window {
@@ -87,7 +87,7 @@ func (w *countWindow) steadyUntil(time.Duration) time.Duration { return forever 
 // reset leaves the bits as they are: none is read before add has written it.
 func (w *countWindow) reset() { w.next, w.sum = 0, counts{} }
 
-func (w *countWindow) resized(to Window) window {
+func (w *countWindow) resized(to Window, _ time.Duration) window {
 	if to.Calls == w.size {
 		return w
 	}

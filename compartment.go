@@ -56,6 +56,21 @@ func count(counts *[len(reasons)]atomic.Uint64, r policy.Reason) {
 	}
 }
 
+// add counts what other has counted, which no call holds any more.
+func (c *compartment) add(other *compartment) {
+	c.granted.Add(other.granted.Load())
+	c.left.Add(other.left.Load())
+	c.leaked.Add(other.leaked.Load())
+	for i := range reasons {
+		c.rejected[i].Add(other.rejected[i].Load())
+		c.observed[i].Add(other.observed[i].Load())
+	}
+	if w := other.waits.Load(); w != nil {
+		c.waits.CompareAndSwap(nil, new(waits))
+		c.waits.Load().add(w)
+	}
+}
+
 // keyForCallers returns the key as errors may have it, which get into logs and
 // answers: a header's value may be a secret.
 func (c *compartment) keyForCallers() string {

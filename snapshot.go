@@ -16,6 +16,12 @@ type Snapshot struct {
 	Policies     PolicyStatus          `json:"policies"`
 	Compartments []CompartmentSnapshot `json:"compartments"`
 	Transitions  []TransitionSnapshot  `json:"transitions"` // the latest of all breakers, the oldest first
+
+	// What the compartments had counted that were dropped when they were at rest: one
+	// entry, without a key, for each policy and side of which there were some. With it,
+	// the sum of a policy's counts does not fall while the policy divides its calls by
+	// the same.
+	Dropped []CompartmentSnapshot `json:"dropped,omitempty"`
 }
 
 // A CompartmentSnapshot is one compartment of a [Snapshot]. Each call is
@@ -80,7 +86,9 @@ type BreakerSnapshot struct {
 func (g *Guard) Snapshot() Snapshot {
 	gen, status, gone := g.look()
 	out := Snapshot{Version: 1, Policies: status, Compartments: []CompartmentSnapshot{}}
-	for _, cs := range g.compartments(gen, gone) {
+	groups, dropped := g.compartments(gen, gone)
+	out.Dropped = dropped
+	for _, cs := range groups {
 		for _, c := range cs {
 			if c.table != nil || c.met.Load() {
 				out.Compartments = append(out.Compartments, c.snapshot())
@@ -98,14 +106,21 @@ func milliseconds(d time.Duration) int64 {
 }
 
 // compartments returns all compartments: one group for each policy and side, one
-// for those of policies that are gone, one for all pools.
-func (g *Guard) compartments(gen *generation, gone []*compartment) [][]*compartment {
-	var groups [][]*compartment
+// for those of policies that are gone, one for all pools; and what those had counted
+// that were dropped.
+func (g *Guard) compartments(gen *generation, gone []*compartment) (groups [][]*compartment, dropped []CompartmentSnapshot) {
 	for i, r := range gen.set.Rules() {
 		for s := range gen.places {
-			cs := gen.places[s][i].all()
-			if gen.places[s][i].table != nil && s == sideIndex(policy.Client) {
-				cs = append(cs, gen.named[r.Name])
+			var cs []*compartment
+			if t := gen.places[s][i].table; t == nil {
+				cs = gen.places[s][i].all()
+			} else {
+				var d []CompartmentSnapshot
+				cs, d = t.look()
+				dropped = append(dropped, d...)
+				if s == sideIndex(policy.Client) {
+					cs = append(cs, gen.named[r.Name])
+				}
 			}
 			if len(cs) > 0 {
 				slices.SortFunc(cs, func(a, b *compartment) int { return cmp.Compare(a.Key, b.Key) })
@@ -118,7 +133,7 @@ func (g *Guard) compartments(gen *generation, gone []*compartment) [][]*compartm
 	for s := range g.sides {
 		groups = append(groups, []*compartment{g.sides[s].unmatched, g.sides[s].exempt})
 	}
-	return groups
+	return groups, dropped
 }
 
 func (c *compartment) snapshot() CompartmentSnapshot {

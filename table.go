@@ -45,7 +45,8 @@ type table struct {
 	byKey       map[string]*compartment
 	overflow    *compartment
 	first, last *compartment
-	closed      bool // new bulkheads are born closed
+	closed      bool         // new bulkheads are born closed
+	dropped     *compartment // has what those that were dropped had counted; nil: none was
 }
 
 // newTable returns an empty table. Its compartments come from build, which is called
@@ -161,6 +162,10 @@ func (t *table) drop(c *compartment, rest uint64, closed bool) {
 	t.unlistLocked(c)
 	if closed {
 		delete(t.byKey, c.Key)
+		if t.dropped == nil {
+			t.dropped = &compartment{Compartment: Compartment{Policy: c.Policy, Side: t.side, Per: t.per}}
+		}
+		t.dropped.add(c)
 	}
 }
 
@@ -242,6 +247,22 @@ func (t *table) unlistLocked(c *compartment) {
 func (t *table) all() []*compartment {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	return t.allLocked()
+}
+
+// look returns the compartments that the table holds now, and what those had counted
+// that it has dropped, if any. Both are of one moment: what a compartment counted is in
+// one of the two, and never in both.
+func (t *table) look() (cs []*compartment, dropped []CompartmentSnapshot) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.dropped != nil {
+		dropped = append(dropped, t.dropped.snapshot())
+	}
+	return t.allLocked(), dropped
+}
+
+func (t *table) allLocked() []*compartment {
 	cs := make([]*compartment, 0, len(t.byKey)+1)
 	for _, c := range t.byKey {
 		cs = append(cs, c)

@@ -42,6 +42,12 @@ func (c *compartment) noteWait(d time.Duration) {
 	w.buckets[waitBucket(d)].Add(1)
 }
 
+func (w *waits) add(other *waits) {
+	for i := range w.buckets {
+		w.buckets[i].Add(other.buckets[i].Load())
+	}
+}
+
 // A WaitSnapshot is how many calls have waited for a permit for how long, since the
 // compartment was made. Only calls that had to wait are in it, however the wait ended.
 type WaitSnapshot struct {

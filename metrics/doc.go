@@ -91,7 +91,8 @@
 //
 // These have watertight.policy and watertight.side, and watertight.key where it is a
 // route or a host. The key of a policy with per: header may be a secret: its compartments
-// are added up, and their rates are left out. The rest is recorded as it happens, by
+// are added up, with what those had counted that were dropped, and their rates are left
+// out. The rest is recorded as it happens, by
 // policy and side alone:
 //
 //	watertight.bulkhead.wait_time    histogram, in seconds, of the calls that had to wait

@@ -161,6 +161,11 @@ func (in *instruments) observe(o metric.Observer, s watertight.Snapshot) {
 	for i := range s.Compartments {
 		in.observeCompartment(o, &s.Compartments[i])
 	}
+	for i := range s.Dropped {
+		if s.Dropped[i].Per == policy.PerHeader.String() { // others have series of their own, which end
+			in.observeCompartment(o, &s.Dropped[i])
+		}
+	}
 	o.ObserveInt64(in.reloads, int64(s.Policies.Reloads), metric.WithAttributes(resultKey.String("ok")))
 	o.ObserveInt64(in.reloads, int64(s.Policies.Failed), metric.WithAttributes(resultKey.String("failed")))
 	o.ObserveInt64(in.reloadFailing, oneIf(s.Policies.Error != ""))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -258,4 +259,17 @@ func TestWithoutMetrics(t *testing.T) {
 	require.NoError(t, err)
 	c.Release()
 	assert.Empty(t, (&meters{t: t, reader: reader}).read())
+}
+
+// Counters that several compartments share do not fall when one of them is dropped: what
+// reads them would take that for a restart, and the rest for calls that were made since.
+func TestSharedCountersDoNotFall(t *testing.T) {
+	m := newMeters(t, "version: 1\ndefaults: {maxCompartments: 2}\npolicies: [{name: p, side: server, per: header:X-Key, bulkhead: {maxConcurrent: 5}}]\n")
+	const granted = "calls{policy=p,result=granted,side=server}"
+	for i, key := range []string{"a", "b", "c", "d", "a"} {
+		c, err := m.guard.Admit(t.Context(), &policy.Request{Side: policy.Server, EscapedPath: "/", Header: http.Header{"X-Key": {key}}})
+		require.NoError(t, err)
+		c.Release()
+		assert.Equal(t, float64(i+1), m.read()[granted])
+	}
 }

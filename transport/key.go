@@ -17,17 +17,3 @@ import "net/http"
 func WithKey(f func(r *http.Request) string) Option {
 	return optionFunc(func(t *Transport) { t.key = f })
 }
-
-// keyOf asks for the key. If that panics, the request's body is closed, as it is
-// whenever RoundTrip ends before the base was asked.
-func (t *Transport) keyOf(r *http.Request) string {
-	returned := false
-	defer func() {
-		if !returned {
-			closeBody(r)
-		}
-	}()
-	key := t.key(r)
-	returned = true
-	return key
-}

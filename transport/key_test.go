@@ -1,8 +1,11 @@
 package transport_test
 
 import (
+	"context"
 	"io"
 	"net/http"
+	"net/http/httptest"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -121,4 +124,24 @@ func FuzzKey(f *testing.F) {
 		require.NoError(t, resp.Body.Close())
 		require.Zero(t, inFlight(t, g))
 	})
+}
+
+// RoundTrip closes the request's body whatever ends it, also a hook that ends the
+// goroutine while nothing is decided.
+func TestBodyIsClosedIfAdmissionEndsTheGoroutine(t *testing.T) {
+	set, err := policy.Parse("test.yaml", []byte("version: 1\npolicies: [{name: p, bulkhead: {maxConcurrent: 1}}]\n"))
+	require.NoError(t, err)
+	wt := watertight.New(set, watertight.WithHooks(watertight.Hooks{
+		Arrive: func(context.Context, *policy.Request) context.Context { runtime.Goexit(); return nil },
+	}))
+	body, sent := io.Pipe()
+	r := httptest.NewRequest("POST", "http://up.internal/", body)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, _ = transport.New(nil, wt).RoundTrip(r)
+	}()
+	<-done
+	_, err = sent.Write([]byte("x"))
+	assert.Equal(t, io.ErrClosedPipe, err)
 }

@@ -76,10 +76,17 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	req.Path = r.URL.Path
 	req.RawQuery = r.URL.RawQuery
 	req.Header = r.Header
+	decided := false
+	defer func() {
+		if !decided { // the key function panicked, or a hook ended the goroutine
+			closeBody(r)
+		}
+	}()
 	if t.key != nil {
-		req.Key = t.keyOf(r)
+		req.Key = t.key(r)
 	}
 	call, err := t.guard.Admit(r.Context(), &req)
+	decided = true
 	if err != nil {
 		if refused, ok := err.(*watertight.RejectedError); ok && t.fallback != nil {
 			return t.fallBack(r, refused)

@@ -111,7 +111,7 @@ func (b *books) look(g *watertight.Guard, callers int) error {
 	}
 	for _, c := range g.Snapshot().Compartments {
 		if c.InFlight < 0 || c.Bulkhead != nil && (c.Bulkhead.InFlight < 0 || c.Bulkhead.Queued < 0 || c.Bulkhead.Queued > callers) {
-			problems = append(problems, fmt.Sprintf("%s %s: %d in flight, %+v", c.Side, c.Key, c.InFlight, *c.Bulkhead))
+			problems = append(problems, fmt.Sprintf("%s %s: %d in flight, bulkhead %+v", c.Side, c.Key, c.InFlight, c.Bulkhead))
 		}
 	}
 	return problemsError(problems)

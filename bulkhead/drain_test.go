@@ -156,7 +156,9 @@ func TestTiesWithTheEnd(t *testing.T) {
 				}
 			}
 			for _, deed := range []func(){
-				func() { b.Configure(bulkhead.Config{Limit: 1 + rand.IntN(5), Backlog: rand.IntN(3), MaxWait: time.Hour}) },
+				func() {
+					b.Configure(bulkhead.Config{Limit: 1 + rand.IntN(5), Backlog: rand.IntN(3), MaxWait: time.Hour})
+				},
 				b.Close,
 				func() {
 					ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

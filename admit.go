@@ -175,12 +175,8 @@ func (c *Call) admit(req *policy.Request) error {
 	}
 
 	if c.breaker.taken() {
-		var err error
-		if c.watch, err = c.breaker.breaker.Allow(c.hookCtx); err != nil {
-			if !c.breaker.observes() {
-				return c.rejectOpen()
-			}
-			c.observeOpen()
+		if err := c.ask(); err != nil {
+			return err
 		}
 	}
 	if c.bulkhead.taken() {
@@ -192,6 +188,18 @@ func (c *Call) admit(req *policy.Request) error {
 		c.counter = decides
 	}
 	decides.granted.Add(1)
+	return nil
+}
+
+// ask asks the breaker. One that only observes may say no, and the call goes on.
+func (c *Call) ask() (err error) {
+	if c.watch, err = c.breaker.breaker.Allow(c.hookCtx); err == nil {
+		return nil
+	}
+	if !c.breaker.observes() {
+		return c.rejectOpen()
+	}
+	c.observeOpen()
 	return nil
 }
 
@@ -277,9 +285,8 @@ func (c *Call) restart(queued bool) error {
 		return nil
 	}
 	if c.watch.Stale() {
-		var err error
-		if c.watch, err = c.breaker.breaker.Allow(c.hookCtx); err != nil {
-			return c.rejectOpen()
+		if err := c.ask(); err != nil || !c.Watched() {
+			return err
 		}
 	}
 	c.queued = c.watch.Start().Sub(arrived)

@@ -86,7 +86,7 @@ func (c *Call) run(fn func(context.Context) error) error {
 	err := fn(c.runCtx)
 	if err == nil {
 		returned = true
-		if c.breaker.taken() {
+		if c.Watched() {
 			c.settle(breaker.Success, false)
 		}
 		return nil

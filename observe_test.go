@@ -3,6 +3,7 @@ package watertight_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -222,6 +223,36 @@ func TestObservedRefusalsKeepFromTheOther(t *testing.T) {
 	})
 }
 
+// A breaker that opens while a call is in the queue of a bulkhead that is in force does
+// not refuse it either, if it only observes.
+func TestObservedRefusalAfterTheQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var observed []policy.Reason
+		g := guard(t, `
+version: 1
+policies:
+  - {name: p, per: policy, mode: observe, breaker: {minCalls: 1, window: {calls: 1}, openFor: 1m}}
+  - {name: q, per: policy, bulkhead: {maxConcurrent: 1, maxWait: 1s}}
+`, watertight.WithHooks(watertight.Hooks{
+			Observe: func(_ context.Context, e watertight.RejectEvent) { observed = append(observed, e.Reason) },
+		}))
+		first := admit(t, g, on("/"))
+		time.AfterFunc(time.Millisecond, func() {
+			first.SettleStatus(500)
+			first.Release()
+		})
+		c := admit(t, g, on("/"))
+		assert.False(t, c.Watched(), "nobody asks what became of a call that would not have been")
+		c.SettleStatus(500)
+		c.Release()
+		assert.Equal(t, []policy.Reason{policy.ReasonOpen}, observed)
+		assert.EqualValues(t, 1, compartment(t, g, "p", "").Observed["open"])
+		assert.Zero(t, compartment(t, g, "p", "").Rejected["open"])
+		assert.EqualValues(t, 2, compartment(t, g, "q", "").Granted)
+		assert.Zero(t, compartment(t, g, "q", "").InFlight)
+	})
+}
+
 func TestReloadChangesTheMode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const limits = "bulkhead: {maxConcurrent: 2, maxWait: 1s}"
@@ -337,4 +368,20 @@ func TestReloadShortensTheWaitOfADryRun(t *testing.T) {
 		admit(t, g, on("/")).Release()
 		assert.Equal(t, map[string]uint64{"full": 0, "wait_timeout": 4, "open": 0}, observed())
 	})
+}
+
+// A task that a dry run would have refused has no outcome for a breaker that does not
+// enforce either, whatever became of it.
+func TestDoThatWouldNotHaveBeenHasNoOutcome(t *testing.T) {
+	for name, err := range map[string]error{"success": nil, "failure": errors.New("failed")} {
+		t.Run(name, func(t *testing.T) {
+			g := guard(t, "version: 1\npolicies: [{name: db, side: client, mode: observe, bulkhead: {maxConcurrent: 1}, breaker: {minCalls: 1}}]\n")
+			require.NoError(t, g.Do(t.Context(), "db", func(ctx context.Context) error {
+				assert.Equal(t, err, g.Do(ctx, "db", func(context.Context) error { return err }))
+				assert.Zero(t, compartment(t, g, "db", "").Breaker.Calls)
+				return nil
+			}))
+			assert.Equal(t, 1, compartment(t, g, "db", "").Breaker.Calls)
+		})
+	}
 }

@@ -116,7 +116,7 @@ func (h holding) print(out io.Writer) {
 		}
 		fmt.Fprintf(w, "%s\t%d B\t  %s\n", pad(o.name), held, verdict)
 	}
-	_ = w.Flush()
+	flush(w)
 }
 
 func (h holding) verdict(held int64) string {

@@ -24,7 +24,7 @@ func (r row) print(out io.Writer, all []line) {
 		fmt.Fprintf(w, "%s\t%.1f ns\t%s\t%.1f allocs\t  %s\n", pad(l.name), median(l.nanos),
 			r.compared(l, all[0]), slices.Min(l.allocs), said)
 	}
-	_ = w.Flush()
+	flush(w)
 }
 
 // verdict says whether a line of ours has reached the goals of the row.
@@ -61,6 +61,13 @@ func heading(out io.Writer, name string, goals []string) {
 
 func table(out io.Writer) *tabwriter.Writer {
 	return tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+}
+
+// flush writes a table out. A table that is cut off must not look like a whole one.
+func flush(w *tabwriter.Writer) {
+	if err := w.Flush(); err != nil {
+		panic(err)
+	}
 }
 
 // pad keeps names to the left in a table whose cells are on the right.

@@ -56,7 +56,7 @@ func immaterial(span, parent trace.SpanContext) bool {
 }
 
 func (t *telemetry) release(ctx context.Context, e watertight.ReleaseEvent) {
-	t.recordRelease(ctx, e)
+	defer t.recordRelease(ctx, e) // at last, or an instrument that panics would take the span with it
 	if t.noSpans {
 		return
 	}

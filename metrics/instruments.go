@@ -139,6 +139,9 @@ func (t *telemetry) attach(g *watertight.Guard) (detach func()) {
 		t.instruments.Store(in)
 	})
 	in := t.instruments.Load()
+	if in == nil {
+		return nil // the provider panicked, which was reported where the first Guard was made
+	}
 	reg, err := in.meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
 		in.observe(o, g.Snapshot())
 		return nil

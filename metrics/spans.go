@@ -33,7 +33,7 @@ func (t *telemetry) arrive(ctx context.Context, req *policy.Request) context.Con
 // wait records a wait after it has ended: most calls do not wait, and a span
 // begun before it is known whether this one does would be for nothing.
 func (t *telemetry) wait(ctx context.Context, e watertight.WaitEvent) {
-	t.recordWait(ctx, e)
+	defer t.recordWait(ctx, e) // at last, or an instrument that panics would take the span with it
 	if t.noSpans {
 		return
 	}

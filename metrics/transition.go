@@ -12,15 +12,15 @@ import (
 	"github.com/watertight-go/watertight/policy"
 )
 
-// transition tells of a breaker's change of state twice, and a tracer that
-// panics does not keep the log from it.
+// transition tells of a breaker's change of state three times, and neither a tracer
+// nor an instrument that panics keeps the others from it.
 func (t *telemetry) transition(ctx context.Context, e watertight.TransitionEvent) {
 	late := time.Since(e.At)
 	if late < minLate {
 		late = 0
 	}
 	defer t.log(ctx, e, late)
-	t.recordTransition(ctx, e)
+	defer t.recordTransition(ctx, e)
 	if !t.noSpans {
 		t.traceTransition(ctx, e, late)
 	}

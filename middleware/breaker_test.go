@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"runtime"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -279,6 +280,10 @@ func TestUpgradeSettlesAtOnce(t *testing.T) {
 			w.WriteHeader(http.StatusSwitchingProtocols)
 			return w.(http.Hijacker).Hijack()
 		},
+		"200 first": func(w http.ResponseWriter) (net.Conn, *bufio.ReadWriter, error) { // as to CONNECT
+			w.WriteHeader(http.StatusOK)
+			return w.(http.Hijacker).Hijack()
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -302,7 +307,7 @@ policies:
 						panic(err)
 					}
 					defer conn.Close()
-					if name != "101 first" {
+					if !strings.HasSuffix(name, " first") {
 						io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
 					}
 					line, _ := rw.ReadString('\n')
@@ -321,6 +326,13 @@ policies:
 
 				session := func() *rawConn {
 					c := dial()
+					if name == "200 first" {
+						c.send("CONNECT here:1 HTTP/1.1", "Host: here:1")
+						resp, err := http.ReadResponse(c.r, &http.Request{Method: "CONNECT"})
+						require.NoError(t, err)
+						require.Equal(t, 200, resp.StatusCode)
+						return c
+					}
 					c.send("GET / HTTP/1.1", "Host: here", "Connection: Upgrade", "Upgrade: echo")
 					require.Equal(t, 101, c.receive("GET").StatusCode)
 					return c

@@ -138,3 +138,32 @@ func TestProbesThatStream(t *testing.T) {
 		})
 	}
 }
+
+// A flush that only http.ResponseController can reach, since a middleware further out
+// hides the Flusher, is heard as well: an answer has begun with it, and its status is
+// what went out.
+func TestHiddenFlushIsHeard(t *testing.T) {
+	for name, through := range map[string]func(http.ResponseWriter) http.ResponseWriter{
+		"to all":     func(w http.ResponseWriter) http.ResponseWriter { return w },
+		"to handler": func(w http.ResponseWriter) http.ResponseWriter { return hiding{w} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := guard(t, slowAfterASecond)
+				limited := middleware.New(g)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+					assert.NoError(t, http.NewResponseController(through(w)).Flush())
+					time.Sleep(time.Hour)
+					w.WriteHeader(500) // too late
+				}))
+				h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { limited.ServeHTTP(hiding{w}, r) })
+				for range 2 {
+					assert.Equal(t, 200, get(h, "/").Code)
+				}
+				b := compartment(t, g, "all", "").Breaker
+				assert.Equal(t, 2, b.Calls)
+				assert.Zero(t, b.SlowCallRate)
+				assert.Zero(t, b.FailureRate)
+			})
+		})
+	}
+}

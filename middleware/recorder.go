@@ -49,40 +49,72 @@ func (w *recorder) writing(n int) {
 	}
 }
 
-// Unwrap is for http.ResponseController. A Hijacker that the writer beneath
-// hides, and only the controller would find, is not shown by the recorder
-// either; a deepHijacker makes sure that the recorder hears of it.
+// Unwrap is for http.ResponseController. A Flusher or Hijacker that the writer beneath
+// hides, and only the controller would find, is not shown by the recorder either; a
+// deep writer makes sure that the recorder hears of it.
 func (w *recorder) Unwrap() http.ResponseWriter {
-	if hidesHijacker(w.ResponseWriter) {
-		return deepHijacker{w, w}
+	_, shown := w.ResponseWriter.(http.Flusher)
+	flush := !shown && reaches(w.ResponseWriter, flushes)
+	_, shown = w.ResponseWriter.(http.Hijacker)
+	hijack := !shown && reaches(w.ResponseWriter, hijacks)
+
+	d := deep{w, w}
+	switch {
+	case flush && hijack:
+		return struct {
+			deep
+			flushErrorer
+			http.Hijacker
+		}{d, flusher{w}, hijacker{w}}
+	case flush:
+		return struct {
+			deep
+			flushErrorer
+		}{d, flusher{w}}
+	case hijack:
+		return struct {
+			deep
+			http.Hijacker
+		}{d, hijacker{w}}
 	}
 	return w.ResponseWriter
 }
 
-// hidesHijacker reports whether w is no Hijacker but wraps one.
-func hidesHijacker(w http.ResponseWriter) bool {
-	for hidden := false; ; hidden = true {
-		if _, ok := w.(http.Hijacker); ok {
-			return hidden
-		}
+// reaches reports whether the controller, going down from w, meets one that can.
+func reaches(w http.ResponseWriter, can func(http.ResponseWriter) bool) bool {
+	for !can(w) {
 		outer, ok := w.(interface{ Unwrap() http.ResponseWriter })
 		if !ok {
 			return false
 		}
 		w = outer.Unwrap()
 	}
+	return true
 }
 
-// A deepHijacker is what the controller meets between the recorder and a writer
-// that hides a Hijacker.
-type deepHijacker struct {
+func flushes(w http.ResponseWriter) bool {
+	switch w.(type) {
+	case flushErrorer, http.Flusher:
+		return true
+	}
+	return false
+}
+
+func hijacks(w http.ResponseWriter) bool {
+	_, ok := w.(http.Hijacker)
+	return ok
+}
+
+// A deep writer is what the controller meets between the recorder and a writer that
+// hides something.
+type deep struct {
 	http.ResponseWriter // the recorder, as far as this interface goes
 	rec                 *recorder
 }
 
-func (d deepHijacker) Unwrap() http.ResponseWriter { return d.rec.ResponseWriter }
+func (d deep) Unwrap() http.ResponseWriter { return d.rec.ResponseWriter }
 
-func (d deepHijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) { return d.rec.hijack() }
+type flushErrorer interface{ FlushError() error }
 
 // refused is how WriteRejection tells that what the handler answers is a refusal.
 func (w *recorder) refused() { w.call.SettleIgnored() }
@@ -127,7 +159,10 @@ func (w *recorder) final() int {
 func (w *recorder) hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, rw, err := http.NewResponseController(w.ResponseWriter).Hijack()
 	if err == nil {
+		// The session settles as that of a 101 does, also where the handler has answered
+		// otherwise, as a proxy does to CONNECT.
 		w.record(http.StatusSwitchingProtocols)
+		w.call.SettleStatus(w.status)
 	}
 	return conn, rw, err
 }

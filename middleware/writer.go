@@ -16,7 +16,7 @@ const (
 // FlushError first, others for Flush.
 type flushing interface {
 	http.Flusher
-	FlushError() error
+	flushErrorer
 }
 
 // writer returns the recorder with exactly those of Flusher, Hijacker,

@@ -193,10 +193,37 @@ func (c condition) example() string {
 	return parts[operatorPrefix] + parts[operatorContains] + parts[operatorSuffix]
 }
 
-// coverOf returns the rules that take from r, on every side and for every part that it
-// has, all requests that its entries match; nil if they do not. The rules before r are
-// those of s.
-func (s *Set) coverOf(r *Rule) (by *Rule) {
+// A part is what a policy decides of a request.
+type part int
+
+const (
+	partBulkhead part = iota
+	partBreaker
+)
+
+var partNames = [...]string{partBulkhead: "bulkhead", partBreaker: "breaker"}
+
+// has reports whether r decides the part of a request that it matches.
+func (r *Rule) has(p part) bool {
+	return r.Exempt || p == partBulkhead && r.Bulkhead != nil || p == partBreaker && r.Breaker != nil
+}
+
+// decider returns the rule that decides a part of a request.
+func (d *Decision) decider(p part) *Rule {
+	switch {
+	case d.Exempt != nil:
+		return d.Exempt
+	case p == partBulkhead:
+		return d.Bulkhead
+	default:
+		return d.Breaker
+	}
+}
+
+// coverOf returns the last of the rules that take from r, on every side and for each
+// of the parts that it has, all requests that its entries match; nil if they do not.
+// The rules before r are those of s.
+func (s *Set) coverOf(r *Rule, of ...part) (by *Rule) {
 	for _, side := range [...]Side{Server, Client} {
 		if !r.Side.covers(side) {
 			continue
@@ -210,7 +237,11 @@ func (s *Set) coverOf(r *Rule) (by *Rule) {
 				return nil // it is too hard to say what does
 			}
 			d := s.Match(request)
-			for _, first := range r.firsts(&d) {
+			for _, part := range of {
+				if !r.has(part) {
+					continue
+				}
+				first := d.decider(part)
 				if first == nil || first == r || !first.coversEntry(e) {
 					return nil
 				}
@@ -221,20 +252,6 @@ func (s *Set) coverOf(r *Rule) (by *Rule) {
 		}
 	}
 	return by
-}
-
-// firsts returns the rules that decide of a request what r might.
-func (r *Rule) firsts(d *Decision) (all []*Rule) {
-	if d.Exempt != nil {
-		return []*Rule{d.Exempt}
-	}
-	if r.Bulkhead != nil || r.Exempt {
-		all = append(all, d.Bulkhead)
-	}
-	if r.Breaker != nil || r.Exempt {
-		all = append(all, d.Breaker)
-	}
-	return all
 }
 
 func (r *Rule) coversEntry(e *entry) bool {

@@ -12,10 +12,11 @@ import (
 	"github.com/watertight-go/watertight/policy"
 )
 
-// unused returns the names of the policies that a set warns are never used.
-func unused(set *policy.Set) (names []string) {
+// unused returns the names of the policies that a set warns are never used, or a part
+// of which, their bulkhead or breaker, never is.
+func unused(set *policy.Set, part string) (names []string) {
 	for _, w := range set.Warnings() {
-		if name, _, ok := strings.Cut(w.Msg, ": it is never used: "); ok {
+		if name, _, ok := strings.Cut(w.Msg, ": "+part+" is never used: "); ok {
 			names = append(names, strings.Trim(strings.TrimPrefix(name, "policy "), `"`))
 		}
 	}
@@ -37,8 +38,8 @@ func TestWhatIsNeverUsedDecidesNothing(t *testing.T) {
 		if err != nil {
 			t.Skip("a client has no routes")
 		}
-		names := unused(set)
-		if len(names) == 0 {
+		names, bulkheads, breakers := unused(set, "it"), unused(set, "its bulkhead"), unused(set, "its breaker")
+		if len(names)+len(bulkheads)+len(breakers) == 0 {
 			return
 		}
 		for range 30 {
@@ -47,6 +48,12 @@ func TestWhatIsNeverUsedDecidesNothing(t *testing.T) {
 				if r != nil {
 					require.NotContains(t, names, r.Name)
 				}
+			}
+			if d.Bulkhead != nil {
+				require.NotContains(t, bulkheads, d.Bulkhead.Name)
+			}
+			if d.Breaker != nil {
+				require.NotContains(t, breakers, d.Breaker.Name)
 			}
 		}
 	})
@@ -106,7 +113,7 @@ func TestCoveredPolicies(t *testing.T) {
 		file := fmt.Sprintf("version: 1\npolicies:\n  - {name: first, side: server, match: [%s], bulkhead: {maxConcurrent: 1}}\n  - {name: later, side: server, match: [%s], bulkhead: {maxConcurrent: 1}}\n", tt.first, tt.later)
 		set, err := policy.Parse("f", []byte(file))
 		require.NoError(t, err, file)
-		assert.Equal(t, tt.covered, len(unused(set)) > 0, "%s before %s", tt.first, tt.later)
+		assert.Equal(t, tt.covered, len(unused(set, "it")) > 0, "%s before %s", tt.first, tt.later)
 	}
 	set, err := policy.Parse("f", []byte(`version: 1
 policies:

@@ -49,39 +49,55 @@ func (p *problems) warnPath(f *field[string]) {
 }
 
 // warnShadowed warns of policies that never decide anything, because earlier ones
-// have taken all that they could give. way is the way to come before them.
+// have taken all that they could give, and of those of which that is true of one part.
+// way is the way to come before them.
 func (p *problems) warnShadowed(s *Set, way string) {
-	// The first policy that takes a part of every request, by side and part.
-	var taken [len(sideNames)][2]*Rule
+	// The first policy that takes a part of every request, by side.
+	var taken [len(sideNames)][len(partNames)]*Rule
 	for i, r := range s.rules {
-		parts := [2]bool{r.Bulkhead != nil || r.Exempt, r.Breaker != nil || r.Exempt}
-		used := false
-		var by *Rule
+		var used [len(partNames)]bool
+		var by [len(partNames)]*Rule
 		for _, side := range [...]Side{Server, Client} {
-			for part, wanted := range parts {
+			for part := range part(len(partNames)) {
 				switch first := &taken[side][part]; {
-				case !wanted || !r.Side.covers(side):
+				case !r.has(part) || !r.Side.covers(side):
 				case *first != nil:
-					if by == nil || by.Index < (*first).Index {
-						by = *first
-					}
+					by[part] = later(by[part], *first)
 				default:
-					used = true
+					used[part] = true
 					if len(r.entries) == 0 {
 						*first = r
 					}
 				}
 			}
 		}
-		switch {
-		case !used:
-			p.warnf(s.written[i][""], "%sit is never used: from policy %s on nothing is left for it to decide; %s", policyLabel(r.Name, i), quote(by.Name), way)
-		case len(r.entries) > 0:
-			if by := s.coverOf(r); by != nil {
-				p.warnf(s.written[i][""], "%sit is never used: policy %s%s takes all that it matches; %s, or leave it out", policyLabel(r.Name, i), quote(by.Name), s.inLine(by), way)
+		label := policyLabel(r.Name, i)
+		if used == [len(partNames)]bool{} {
+			p.warnf(s.written[i][""], "%sit is never used: from policy %s on nothing is left for it to decide; %s", label, quote(later(by[partBulkhead], by[partBreaker]).Name), way)
+			continue
+		}
+		if by := s.coverOf(r, partBulkhead, partBreaker); by != nil {
+			p.warnf(s.written[i][""], "%sit is never used: policy %s%s takes all that it matches; %s, or leave it out", label, quote(by.Name), s.inLine(by), way)
+			continue
+		}
+		for part := range part(len(partNames)) {
+			by := by[part]
+			if used[part] {
+				by = s.coverOf(r, part)
+			}
+			if by != nil {
+				p.warnf(s.written[i][""], "%sits %s is never used: policy %s%s comes first for all that it matches; %s, or leave the %[2]s out", label, partNames[part], quote(by.Name), s.inLine(by), way)
 			}
 		}
 	}
+}
+
+// later returns the one of two rules that stands later; either may be nil.
+func later(a, b *Rule) *Rule {
+	if a == nil || b != nil && a.Index < b.Index {
+		return b
+	}
+	return a
 }
 
 // inLine says where a policy is, if that is known.

@@ -72,6 +72,22 @@ func TestWarnings(t *testing.T) {
 - {name: e, breaker: {}}`, []string{
 			`7:12: policy "e": it is never used: from policy "d" on nothing is left for it to decide; move it up`,
 		}},
+		{`- {name: a, bulkhead: {maxConcurrent: 1}}
+- {name: b, match: [{path: /b}], bulkhead: {maxConcurrent: 1}, breaker: {}}
+- {name: c, side: client, bulkhead: {maxConcurrent: 1}, breaker: {}}
+- {name: d, bulkhead: {maxConcurrent: 1}, breaker: {}}
+- {name: e, match: [{path: /e}], side: server, bulkhead: {maxConcurrent: 1}, breaker: {}}`, []string{
+			`4:12: policy "b": its bulkhead is never used: policy "a" in line 3 comes first for all that it matches; move it up, or leave the bulkhead out`,
+			`5:12: policy "c": its bulkhead is never used: policy "a" in line 3 comes first for all that it matches; move it up, or leave the bulkhead out`,
+			`6:12: policy "d": its bulkhead is never used: policy "a" in line 3 comes first for all that it matches; move it up, or leave the bulkhead out`,
+			`7:12: policy "e": it is never used: from policy "d" on nothing is left for it to decide; move it up`,
+		}},
+		{`- {name: a, side: server, breaker: {}}
+- {name: b, match: [{path: /b}], bulkhead: {maxConcurrent: 1}}
+- {name: c, match: [{path: /b}], bulkhead: {maxConcurrent: 1}, breaker: {}}
+- {name: d, bulkhead: {maxConcurrent: 1}, breaker: {}}`, []string{
+			`5:12: policy "c": its bulkhead is never used: policy "b" in line 4 comes first for all that it matches; move it up, or leave the bulkhead out`,
+		}},
 	} {
 		set := mustParse(t, "version: 1\npolicies:\n  "+strings.ReplaceAll(tt.policies, "\n", "\n  "))
 		var got []string

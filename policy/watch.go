@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"os"
 	"sync/atomic"
 	"time"
 )
@@ -32,8 +33,8 @@ type Watcher struct {
 // following it: by [Watcher.Run], or with a Guard by its Follow. Until then it holds
 // nothing that had to be closed.
 //
-// A file that cannot be loaded is an error here, at the start of a program. Later
-// on it is none: what was good stays in force.
+// A file that cannot be loaded is an error here, at the start of a program, and so is
+// a pipe. Later on it is none: what was good stays in force.
 func Watch(path string, opts ...LoadOption) (*Watcher, error) {
 	seen, data := look(path)
 	if seen.err != nil {
@@ -115,6 +116,10 @@ type sighting struct {
 }
 
 func look(path string) (sighting, []byte) {
+	// To open a pipe takes until somebody writes to it, and what is read is gone.
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() && !info.IsDir() {
+		return sighting{err: fmt.Errorf("policy: %s is a pipe or a device, which cannot be followed; put a regular file there, or read it once with Load", path)}, nil
+	}
 	data, err := readFile(path)
 	if err != nil {
 		return sighting{err: err}, nil

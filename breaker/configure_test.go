@@ -142,7 +142,7 @@ func TestConfigureChangesNothingInThePast(t *testing.T) {
 		cause breaker.Cause
 	}{
 		"max wait": {breaker.HalfOpen, breaker.Config{
-			OpenFor: []time.Duration{time.Second}, HalfOpen: breaker.HalfOpenConfig{MaxWait: time.Second},
+			OpenFor: []time.Duration{time.Second}, HalfOpen: breaker.HalfOpenConfig{ProbeTimeout: -1, MaxWait: time.Second},
 		}, breaker.Open, breaker.CauseHalfOpenElapsed},
 		"probe time-out": {breaker.HalfOpen, breaker.Config{
 			MinCalls: 1, OpenFor: []time.Duration{time.Second}, HalfOpen: breaker.HalfOpenConfig{ProbeTimeout: time.Second},
@@ -156,24 +156,41 @@ func TestConfigureChangesNothingInThePast(t *testing.T) {
 				var changes []breaker.Transition
 				b := breaker.New(breaker.Config{
 					InitialState: tt.from, MinCalls: 1, OpenFor: []time.Duration{time.Second},
+					HalfOpen:     breaker.HalfOpenConfig{ProbeTimeout: -1},
 					OnTransition: func(tr breaker.Transition) { changes = append(changes, tr) },
 				})
 				if tt.from == breaker.HalfOpen {
 					_, err := b.Allow(t.Context())
 					require.NoError(t, err)
 				}
-				time.Sleep(10 * time.Second)
+				time.Sleep(time.Hour) // time for many rounds that there were not
 				b.Configure(tt.next)
 				require.Len(t, changes, 1, "at once")
 				require.Equal(t, tt.to, changes[0].To)
 				require.Equal(t, tt.cause, changes[0].Cause)
 				require.Equal(t, time.Now(), changes[0].At)
+				require.Equal(t, 1, b.Snapshot().Attempt)
 				if tt.to == breaker.Open {
 					require.Equal(t, time.Second, b.Remaining(), "all of the open period is ahead")
 				}
 			})
 		})
 	}
+}
+
+// From a count window to one of time, the gate holds outcomes no longer than their
+// bucket lasts.
+func TestConfigureShutsTheGateInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := breaker.New(breaker.Config{MinCalls: 100})
+		b.Configure(breaker.Config{MinCalls: 100, Window: breaker.Window{Time: 10 * time.Second}})
+		time.Sleep(5 * time.Second)
+		file(t, b, false, 0)
+		time.Sleep(6 * time.Second)
+		require.Equal(t, 1, b.Snapshot().Calls)
+		time.Sleep(4 * time.Second)
+		require.Zero(t, b.Snapshot().Calls)
+	})
 }
 
 // What has left a time window does not come back into a longer one, even if nobody has

@@ -92,6 +92,6 @@
 // failed where that might trip the breaker, or lasts into another eighth of SlowCall
 // than it began in while the overdue rule is on; and now and then for any other. Refusing
 // a call reads the clock once, takes no lock, and costs less than that pair. Neither
-// allocates. A breaker with the default window is just under half a kilobyte.
+// allocates. A breaker with the default window takes about 400 bytes.
 // BenchmarkRatio measures all this but the last.
 package breaker

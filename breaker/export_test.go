@@ -27,9 +27,9 @@ func (b *Breaker) Pending() int {
 // period.
 func (c Call) Slot() uint64 { return c.slot }
 
-// Epoch returns the gate's state and epoch, and the fields that they stand for.
-func (b *Breaker) Epoch() (epoch uint64, fields [3]int64) {
-	return b.word.Load() >> epochShift, [3]int64{b.from.Load(), b.until.Load(), int64(b.slot.Load())}
+// Epoch returns the gate's state and epoch, and what they stand for.
+func (b *Breaker) Epoch() (epoch uint64, fields [4]any) {
+	return b.word.Load() >> epochShift, [4]any{b.from.Load(), b.until.Load(), b.slot.Load(), b.rules()}
 }
 
 // Held returns how many outcomes the gate holds.

@@ -92,13 +92,14 @@ func TestHammerProbes(t *testing.T) {
 	}
 }
 
-// Everything at once: hands, resets, limits that run out, listeners that call back.
+// Everything at once: hands, resets, other configurations, limits that run out,
+// listeners that call back.
 func TestHammerAll(t *testing.T) {
 	const most, window, goroutines, calls = 3, 20, 16, 2000
 	for _, w := range []breaker.Window{{Calls: window}, {Time: time.Millisecond}} {
 		var changes []breaker.Transition
 		var b *breaker.Breaker
-		b = breaker.New(breaker.Config{
+		c := breaker.Config{
 			Window:       w,
 			MinCalls:     5,
 			SlowCall:     50 * time.Microsecond,
@@ -111,7 +112,8 @@ func TestHammerAll(t *testing.T) {
 					b.Reset()
 				}
 			},
-		})
+		}
+		b = breaker.New(c)
 		var all sync.WaitGroup
 		for range goroutines {
 			all.Go(func() {
@@ -122,6 +124,12 @@ func TestHammerAll(t *testing.T) {
 						b.Reset()
 					case 1:
 						_ = b.Transition(breaker.State(1+rand.IntN(5)), 0)
+					case 2:
+						other := c
+						other.MinCalls, other.NoOverdue = 1+rand.IntN(5), rand.IntN(3) == 0
+						other.Window.Calls -= rand.IntN(window) * min(1, w.Calls)
+						other.AutoHalfOpen, other.HalfOpen.Calls = rand.IntN(2) == 0, 1+rand.IntN(most)
+						b.Configure(other)
 					default:
 						s := b.Snapshot()
 						if s.Calls < 0 || s.Failed < 0 || s.Slow < 0 || s.Failed > s.Calls || s.Slow > s.Calls ||

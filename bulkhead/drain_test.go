@@ -3,6 +3,8 @@ package bulkhead_test
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -128,3 +130,65 @@ type lateContext struct {
 
 func (c lateContext) Done() <-chan struct{} { c.last(); return c.done }
 func (c lateContext) Err() error            { return context.Canceled }
+
+// The end comes at the instant at which waiters run out of time, their contexts die,
+// permits come back and the limit changes. Everybody gets one answer, it is counted,
+// and who drains does not wait for ever.
+func TestTiesWithTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const waiters = 12
+		answers := map[error]int{}
+		for range 400 {
+			b := bulkhead.New(bulkhead.Config{Limit: 2, Backlog: waiters, MaxWait: time.Second})
+			held := hold(t, b)
+			var all sync.WaitGroup
+			got := make([]error, waiters)
+			for i := range waiters {
+				ctx, cancel := context.WithCancel(t.Context())
+				all.Go(func() {
+					p, err := b.Acquire(ctx)
+					got[i] = err
+					p.Release()
+					cancel()
+				})
+				if i%3 == 0 {
+					all.Go(func() { time.Sleep(time.Second); cancel() })
+				}
+			}
+			for _, deed := range []func(){
+				func() {
+					b.Configure(bulkhead.Config{Limit: 1 + rand.IntN(5), Backlog: rand.IntN(3), MaxWait: time.Hour})
+				},
+				b.Close,
+				func() {
+					ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+					defer cancel()
+					if err := b.Drain(ctx); err != nil {
+						t.Error(err)
+					}
+				},
+				held[0].Release,
+				held[1].Release,
+			} {
+				all.Go(func() { time.Sleep(time.Second); deed() })
+			}
+			all.Wait()
+			s := b.Snapshot()
+			require.Zero(t, s.InFlight)
+			require.Zero(t, s.Queued)
+			counted := map[error]int{}
+			for _, err := range got {
+				counted[err]++
+				answers[err]++
+			}
+			require.EqualValues(t, counted[nil]+2, s.Granted)
+			require.EqualValues(t, counted[bulkhead.ErrWaitTimeout], s.TimedOut)
+			require.EqualValues(t, counted[bulkhead.ErrClosed], s.Closed)
+			require.EqualValues(t, counted[context.Canceled], s.Left)
+			require.EqualValues(t, waiters+2, s.Granted+s.TimedOut+s.Closed+s.Left)
+		}
+		for _, err := range []error{nil, bulkhead.ErrWaitTimeout, bulkhead.ErrClosed, context.Canceled} {
+			require.NotZero(t, answers[err], err)
+		}
+	})
+}

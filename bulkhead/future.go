@@ -8,7 +8,7 @@ import (
 // A Future is the result of a task, now or later. Its methods may be called by
 // many goroutines at once and any number of times. It need not be waited for.
 //
-// Create one with [Submit].
+// Create one with [Submit]. The zero Future has no task, and its methods panic.
 type Future[T any] struct {
 	result
 	fn    func(context.Context) (T, error)

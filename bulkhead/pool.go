@@ -31,10 +31,10 @@ import (
 // its worker lives on.
 //
 // A task that need not wait costs one allocation, its future of 64 B (with an int
-// for value), and by [Pool.Do] none. It takes 1.8 times as long as a round trip
-// between two goroutines over unbuffered channels, by Do 1.4 times: 610 ns and 520
-// ns to 370 ns, as measured by the module bench in November 2026 on two cores of an
-// AMD EPYC with Go 1.26. A refusal under [Abort] costs 20 ns and no allocation.
+// for value), and by [Pool.Do] none. It takes 2.1 times as long as a round trip
+// between two goroutines over unbuffered channels, by Do 1.6 times: 830 ns and 640
+// ns to 400 ns, as measured by the module bench in November 2026 on two cores of an
+// AMD EPYC with Go 1.26. A refusal under [Abort] costs no allocation.
 //
 // A task that waits for another task of its own pool can wait for ever, since
 // all workers may be waiting like it. Give the inner tasks a pool of their own.

@@ -132,10 +132,32 @@ func TestPoolResultsAreTheirOwn(t *testing.T) {
 		}
 		return ctx, cancel
 	}
+	// perform ends in a way that its number decides.
+	perform := func(own ownResult) (int, error) {
+		switch own % 8 {
+		case 6:
+			panic(own)
+		case 7:
+			runtime.Goexit()
+		}
+		return int(own), own
+	}
 	// check is called with the contexts that the result could end by.
 	check := func(want ownResult, n int, err error, ctxs ...context.Context) {
-		if err == want {
+		var stopped *bulkhead.PanicError
+		switch {
+		case err == want:
 			assert.EqualValues(t, want, n)
+			assert.Less(t, want%8, ownResult(6))
+			return
+		case errors.As(err, &stopped):
+			assert.Zero(t, n)
+			if want%8 == 6 {
+				assert.Equal(t, want, stopped.Value)
+			} else {
+				assert.Nil(t, stopped.Value)
+				assert.EqualValues(t, 7, want%8)
+			}
 			return
 		}
 		assert.Equal(t, context.Canceled, err)
@@ -146,11 +168,15 @@ func TestPoolResultsAreTheirOwn(t *testing.T) {
 		wg.Go(func() {
 			for j := range rounds {
 				want := ownResult(i*rounds + j)
-				fn := func(context.Context) (int, error) { return int(want), want }
+				fn := func(context.Context) (int, error) { return perform(want) }
 				ctx, cancel := sometimesDead()
-				if j%2 == 0 {
+				if rand.IntN(2) == 0 {
+					n := 0
 					err := p.Do(ctx, func(ctx context.Context) error { _, err := fn(ctx); return err })
-					check(want, int(want), err, ctx)
+					if err == want {
+						n = int(want) // it has no value
+					}
+					check(want, n, err, ctx)
 					cancel()
 					continue
 				}

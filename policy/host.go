@@ -84,10 +84,14 @@ func (p *hostPattern) match(scheme, name, port string) bool {
 	}
 	if p.below {
 		cut := len(name) - len(p.name)
-		return cut > 1 && name[cut-1] == '.' && equalLower(name[cut:], p.name)
+		return cut > 1 && name[cut-1] == '.' && equalLower(name[cut:], p.name) && !isAddress(name)
 	}
 	return equalLower(name, p.name)
 }
+
+// isAddress reports whether a name is, or looks like, an IPv6 address. Such a one is
+// below no host, whatever it ends with.
+func isAddress(name string) bool { return strings.IndexByte(name, ':') >= 0 }
 
 // equalLower reports whether s in lower case is lower. Only ASCII has case here,
 // as in the names of hosts.

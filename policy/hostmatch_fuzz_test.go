@@ -24,6 +24,7 @@ func FuzzHostMatch(f *testing.F) {
 		f.Add("[::1]", host)
 	}
 	f.Add("0", "[0]")
+	f.Add("*.internal", "::.internAl")
 	f.Fuzz(func(t *testing.T, pattern, host string) {
 		set, err := policy.New(policy.Config{Policies: []policy.Policy{{
 			Name: "a", Match: []policy.Match{{Host: pattern}}, Exempt: true,

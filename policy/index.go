@@ -197,6 +197,9 @@ func (s *search) followHost() {
 	var buf [maxHostName + 1]byte
 	lower := appendLower(buf[:0], name[cut:], len(buf))
 	s.followPort(s.hosts[string(lower)])
+	if isAddress(name) {
+		return
+	}
 	end := len(lower)
 	for range s.labels {
 		for end--; end >= 0 && lower[end] != '.'; {

@@ -188,6 +188,7 @@ func (c *Call) admit(req *policy.Request) error {
 		c.counter = decides
 	}
 	decides.granted.Add(1)
+	c.exposed()
 	return nil
 }
 

@@ -35,6 +35,7 @@ type compartment struct {
 	leaked   atomic.Uint64
 	inFlight atomic.Int64 // only where there is no bulkhead to ask
 	waits    atomic.Pointer[waits]
+	faults   atomic.Pointer[faults] // nil: none yet, or no hook asks
 
 	// What follows belongs to the table and its lock.
 	refs       int           // calls that hold the compartment, queued ones included

@@ -3,6 +3,7 @@ package watertight
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 
 	"github.com/watertight-go/watertight/policy"
@@ -89,7 +90,11 @@ func New(set *policy.Set, opts ...Option) *Guard {
 	}
 	g := &Guard{logger: o.logger}
 	if len(o.hooks) > 0 {
-		g.hooks = &hookSets{sets: o.hooks, report: g.report}
+		g.hooks = &hookSets{
+			sets:   o.hooks,
+			faults: slices.ContainsFunc(o.hooks, func(h Hooks) bool { return h.Fault != nil }),
+			report: g.report,
+		}
 	}
 	for _, s := range []policy.Side{policy.Server, policy.Client} {
 		sd := &g.sides[sideIndex(s)]

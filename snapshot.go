@@ -39,6 +39,7 @@ type CompartmentSnapshot struct {
 	Observed map[string]uint64 `json:"observed,omitempty"` // by reason: granted, but would have been rejected otherwise
 	Left     uint64            `json:"left"`               // callers who gave up before they were admitted
 	Leaked   uint64            `json:"leaked"`             // response bodies that the garbage collector had to release
+	Evicted  uint64            `json:"evicted,omitempty"`  // of an entry in Snapshot.Dropped: how many compartments that is
 	InFlight int64             `json:"inFlight"`           // calls inside, of a pool the tasks that run; those that began before a reload brought the bulkhead have no permit of it
 
 	Waits    []WaitSnapshot    `json:"waits,omitempty"` // by length, the shortest first

@@ -42,6 +42,9 @@ func (a *App) Shutdown(ctx context.Context) error {
 		_ = a.guard.Drain(left)
 	}
 	a.gateway.close()
+	if a.admin != nil {
+		a.admin.close() // last: operators may watch how it drains
+	}
 	a.guard.Close()
 
 	flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushing)

@@ -42,31 +42,25 @@ func linksOf(s sdktrace.ReadOnlySpan) []link {
 	return links
 }
 
-// A call that only a breaker watches has no span of its own: its caller's is linked. The
-// one that tripped the breaker is both, the trip's parent and the last of its links.
+// A call that only a breaker watches has no span of its own: its caller's is linked, or
+// is the parent of the trip, if the call tripped the breaker itself.
 func TestTripLinksToTheCallsBehindIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t)
-		s.takes, s.fails = 20*time.Millisecond, true
+		s.takes, s.fails = 200*time.Millisecond, true
 		first := s.call()
-		s.takes = 200 * time.Millisecond
+		s.takes = 20 * time.Millisecond
 		second := s.call()
 		trip := s.only("breaker.trip")
 		requireParent(t, second, trip)
-		assert.Equal(t, []link{
-			{first.SpanContext(), "failed", 20},
-			{second.SpanContext(), "failed_slow", 200},
-		}, linksOf(trip))
+		assert.Equal(t, []link{{first.SpanContext(), "failed_slow", 200}}, linksOf(trip))
 
 		time.Sleep(5 * time.Second)
 		s.takes = 0
 		probe := s.call()
-		last := s.call()
+		s.call()
 		assert.Empty(t, linksOf(s.only("breaker.half_open")))
-		assert.Equal(t, []link{
-			{probe.SpanContext(), "failed", 0},
-			{last.SpanContext(), "failed", 0},
-		}, linksOf(s.ended("breaker.trip")[1]))
+		assert.Equal(t, []link{{probe.SpanContext(), "failed", 0}}, linksOf(s.ended("breaker.trip")[1]))
 
 		time.Sleep(5 * time.Second)
 		s.fails = false
@@ -74,12 +68,25 @@ func TestTripLinksToTheCallsBehindIt(t *testing.T) {
 		s.call()
 		assert.Empty(t, linksOf(s.only("breaker.close")))
 		s.takes = 150 * time.Millisecond
-		slow, slower := s.call(), s.call()
-		assert.Equal(t, []link{
-			{slow.SpanContext(), "slow", 150},
-			{slower.SpanContext(), "slow", 150},
-		}, linksOf(s.ended("breaker.trip")[2]))
+		slow := s.call()
+		s.call()
+		assert.Equal(t, []link{{slow.SpanContext(), "slow", 150}}, linksOf(s.ended("breaker.trip")[2]))
 	})
+}
+
+// One caller may have called often. Its span is linked once.
+func TestTripLinksToACallerOnce(t *testing.T) {
+	r := newRig(t, "version: 1\npolicies: [{name: up, side: client, breaker: {minCalls: 3}}]\n")
+	call := func(ctx context.Context) {
+		_ = r.guard.Do(ctx, "up", func(context.Context) error { return errors.New("no") })
+	}
+	ctx, often := r.begin(t.Context(), "caller")
+	call(ctx)
+	call(ctx)
+	call(t.Context()) // the trip is a root
+	links := linksOf(r.only("breaker.trip"))
+	require.Len(t, links, 1)
+	assert.Equal(t, often.SpanContext(), links[0].to)
 }
 
 const grantedAndWatched = `
@@ -303,5 +310,9 @@ func TestObservedTripLinks(t *testing.T) {
 	h := middleware.New(r.guard)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) }))
 	serve(h, get(t.Context(), "/"))
 	serve(h, get(t.Context(), "/"))
-	assert.Len(t, linksOf(r.only("breaker.trip")), 2)
+	links := linksOf(r.only("breaker.trip"))
+	require.Len(t, links, 2)
+	for i, s := range r.ended("bulkhead.grant")[:2] {
+		assert.Equal(t, s.SpanContext(), links[i].to)
+	}
 }

@@ -80,7 +80,7 @@ func (t *telemetry) traceTransition(ctx context.Context, e watertight.Transition
 		attrs = append(attrs, modeKey.String(e.Mode.String()))
 	}
 	span.SetAttributes(attrs...)
-	linkFaults(span, e.Faults)
+	linkFaults(ctx, span, e.Faults)
 }
 
 // maxLogAttributes is how many attributes a record has at most.

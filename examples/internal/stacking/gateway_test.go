@@ -141,9 +141,9 @@ func TestQueued(t *testing.T) {
 		"    HTTP GET\n", r.tree())
 }
 
-// A redirect is a call of its own, with a permit of its own; so is every attempt of
-// resty. All are children of the one who asked.
-func TestRedirectsAndRetries(t *testing.T) {
+// A redirect is a call of its own, with a permit of its own. Both are children of the
+// one who asked.
+func TestRedirects(t *testing.T) {
 	r := newRig(t)
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /from", func(w http.ResponseWriter, req *http.Request) { http.Redirect(w, req, "/to", http.StatusFound) })

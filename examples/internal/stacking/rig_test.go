@@ -144,20 +144,44 @@ func (r *rig) settled() []sdktrace.ReadOnlySpan {
 	return r.recorder.Ended()
 }
 
-// tree draws the spans of the only trace: names, the side in brackets for those of
-// watertight, and "!" for an error.
+// tree draws the spans of the only trace.
 func (r *rig) tree() string {
 	r.Helper()
-	spans := r.settled()
+	return story{r.T, r.settled()}.tree()
+}
+
+// storyOf returns the trace in which there is a span of that name.
+func (r *rig) storyOf(name string) story {
+	r.Helper()
+	id := r.only(name).SpanContext().TraceID()
+	return story{r.T, slices.DeleteFunc(slices.Clone(r.settled()), func(s sdktrace.ReadOnlySpan) bool { return s.SpanContext().TraceID() != id })}
+}
+
+// only returns the one span of that name.
+func (r *rig) only(name string) sdktrace.ReadOnlySpan {
+	r.Helper()
+	return story{r.T, r.settled()}.only(name)
+}
+
+// A story is the spans of one trace.
+type story struct {
+	*testing.T
+	spans []sdktrace.ReadOnlySpan
+}
+
+// tree draws them: names, the side in brackets for those of watertight, and "!" for an
+// error.
+func (r story) tree() string {
+	r.Helper()
 	ids := map[oteltrace.TraceID]bool{}
 	byParent := map[oteltrace.SpanID][]sdktrace.ReadOnlySpan{}
 	here := map[oteltrace.SpanID]bool{}
-	for _, s := range spans {
+	for _, s := range r.spans {
 		ids[s.SpanContext().TraceID()] = true
 		here[s.SpanContext().SpanID()] = true
 	}
 	require.Len(r, ids, 1, "there should be one trace")
-	for _, s := range spans {
+	for _, s := range r.spans {
 		parent := s.Parent().SpanID()
 		if !here[parent] {
 			parent = oteltrace.SpanID{} // of somebody who is not here
@@ -189,11 +213,10 @@ func (r *rig) tree() string {
 	return b.String()
 }
 
-// only returns the one span of that name.
-func (r *rig) only(name string) sdktrace.ReadOnlySpan {
+func (r story) only(name string) sdktrace.ReadOnlySpan {
 	r.Helper()
 	var found []sdktrace.ReadOnlySpan
-	for _, s := range r.settled() {
+	for _, s := range r.spans {
 		if s.Name() == name {
 			found = append(found, s)
 		}
@@ -203,10 +226,10 @@ func (r *rig) only(name string) sdktrace.ReadOnlySpan {
 }
 
 // requireWithin checks that one span lasted within another.
-func (r *rig) requireWithin(outer, inner sdktrace.ReadOnlySpan) {
-	r.Helper()
-	require.False(r, inner.StartTime().Before(outer.StartTime()), "%s begins before %s", inner.Name(), outer.Name())
-	require.False(r, inner.EndTime().After(outer.EndTime()), "%s ends after %s", inner.Name(), outer.Name())
+func requireWithin(t *testing.T, outer, inner sdktrace.ReadOnlySpan) {
+	t.Helper()
+	require.False(t, inner.StartTime().Before(outer.StartTime()), "%s begins before %s", inner.Name(), outer.Name())
+	require.False(t, inner.EndTime().After(outer.EndTime()), "%s ends after %s", inner.Name(), outer.Name())
 }
 
 // A gate is a handler behind which calls wait until it opens.
@@ -223,9 +246,10 @@ func (r *rig) gate() *gate {
 	return g
 }
 
-func (g *gate) ServeHTTP(http.ResponseWriter, *http.Request) {
+func (g *gate) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	g.arrived <- struct{}{}
 	<-g.opened
+	_, _ = io.WriteString(w, "through the gate")
 }
 
 // queued waits until so many calls wait for permits of the Guard.

@@ -36,6 +36,8 @@ type compartment struct {
 	inFlight atomic.Int64 // only where there is no bulkhead to ask
 	waits    atomic.Pointer[waits]
 
+	lastTransition atomic.Pointer[TransitionSnapshot] // of the breaker; nil: none yet
+
 	// What follows belongs to the table and its lock.
 	refs       int           // calls that hold the compartment, queued ones included
 	leftAt     time.Duration // when refs fell to 0, while listed

@@ -35,6 +35,7 @@ type compartment struct {
 	leaked   atomic.Uint64
 	inFlight atomic.Int64 // only where there is no bulkhead to ask
 	waits    atomic.Pointer[waits]
+	pressure pressure
 
 	lastTransition atomic.Pointer[TransitionSnapshot] // of the breaker; nil: none yet
 

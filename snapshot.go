@@ -59,6 +59,10 @@ type BulkheadSnapshot struct {
 
 	MaxQueue  int   `json:"maxQueue"`
 	MaxWaitMs int64 `json:"maxWaitMs"` // rounded up
+
+	// Since when calls have not found a permit free, as far as those tell that have
+	// waited or were refused; nil if there was none for ten seconds.
+	PressedSince *time.Time `json:"pressedSince,omitempty"`
 }
 
 // A BreakerSnapshot is the breaker of a [CompartmentSnapshot].
@@ -176,7 +180,7 @@ func (c *compartment) snapshot() CompartmentSnapshot {
 	}
 	s.ofObserver(c, &l)
 	if l.bulkhead != nil {
-		s.ofBulkhead(&l)
+		s.ofBulkhead(c, &l)
 	}
 	if c.pool != nil {
 		s.ofPool(c.pool.Snapshot())
@@ -210,7 +214,7 @@ func (c *compartment) snapshot() CompartmentSnapshot {
 
 // ofBulkhead fills in the bulkhead, and who is inside by its permits: also of one that
 // the policy has lost.
-func (s *CompartmentSnapshot) ofBulkhead(l *limits) {
+func (s *CompartmentSnapshot) ofBulkhead(c *compartment, l *limits) {
 	b := l.bulkhead.Snapshot()
 	s.InFlight += int64(b.InFlight)
 	if l.rule.Bulkhead == nil {
@@ -223,6 +227,8 @@ func (s *CompartmentSnapshot) ofBulkhead(l *limits) {
 		Peak:      b.Peak,
 		MaxQueue:  l.bulkheadRule.MaxQueue,
 		MaxWaitMs: milliseconds(l.bulkheadRule.MaxWait),
+
+		PressedSince: c.pressure.began(time.Now()),
 	}
 }
 

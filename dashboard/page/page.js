@@ -156,7 +156,7 @@ const drawn = new Map(); // id -> row element with its parts
 const visible = new Set();
 const watcher = 'IntersectionObserver' in window ? new IntersectionObserver((entries) => {
   for (const e of entries) {
-    if (e.isIntersecting) { visible.add(e.target); drawSpark(e.target); } else visible.delete(e.target);
+    if (e.isIntersecting) { visible.add(e.target); if (e.target.__row) setRow(e.target, e.target.__row); drawSpark(e.target); } else visible.delete(e.target);
   }
 }, { rootMargin: '200px' }) : null;
 
@@ -213,6 +213,10 @@ function makeRow(id) {
 }
 
 function setRow(tr, r) {
+  const selected = view.selected === r.c.id;
+  if (tr.__shows === r && tr.__selected === selected) return;
+  tr.__shows = r;
+  tr.__selected = selected;
   const p = tr.__parts, c = r.c, u = logic.use(c);
   attr(tr, 'data-level', r.said.level);
   attr(tr, 'data-policy', c.policy);
@@ -278,9 +282,16 @@ function compute() {
     firstsOf = shown.doc.transitions;
     firsts = logic.leftClosed(firstsOf);
   }
+  const before = new Map(rows.map((r) => [r.c.id, r]));
   rows = shown.doc.compartments.map((c, at) => {
     const rates = shown.rates(c.id);
-    return { c, at, rates, waits: shown.waits(c.id), said: logic.describe(c, rates, shown.now, shown.tracks.get(c.id), c.breaker && firsts.get(logic.breakerID(c))) };
+    const quiet = !rates || (!rates.granted && !rates.rejected && !rates.left && !rates.observed);
+    const old = before.get(c.id);
+    if (quiet && old && old.c === c && old.quiet === quiet && !old.rates === !rates && !old.waits && old.said.level < logic.WARN) {
+      old.at = at;
+      return old; // most of a thousand have nothing to tell
+    }
+    return { quiet, c, at, rates, waits: shown.waits(c.id), said: logic.describe(c, rates, shown.now, shown.tracks.get(c.id), c.breaker && firsts.get(logic.breakerID(c))) };
   });
 }
 
@@ -319,13 +330,16 @@ function render() {
   root.scriptMs = (performance.now() - began + parseMs).toFixed(1);
 }
 
+const EAGER = 100;
+
 function renderTable() {
   const found = arranged();
   const some = found.slice(0, view.limit);
-  const elements = some.map((r) => {
+  const elements = some.map((r, i) => {
     let tr = drawn.get(r.c.id);
     if (!tr) drawn.set(r.c.id, tr = makeRow(r.c.id));
-    setRow(tr, r);
+    tr.__row = r;
+    if (i < EAGER || visible.has(tr) || !tr.__shows) setRow(tr, r); // the others when they come into sight
     return tr;
   });
   arrange($('rows'), elements);

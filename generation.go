@@ -298,6 +298,9 @@ func initialState(f policy.Force) breaker.State {
 func (g *Guard) listener(c *compartment) func(breaker.Transition) {
 	return func(t breaker.Transition) {
 		c.lastTransition.Store(g.history.add(c.Compartment, t))
+		if t.To == breaker.Open || t.To == breaker.ForcedOpen {
+			c.trips.Add(1)
+		}
 		if g.hooks != nil {
 			g.hooks.transition(t.Context, TransitionEvent{Compartment: c.Compartment, Transition: t, Mode: c.limits.Load().rule.Mode})
 		}

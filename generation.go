@@ -118,7 +118,9 @@ func (g *Guard) settleIn(p place, r *policy.Rule, s policy.Side, d policy.Defaul
 		return p
 	}
 	if p.table == nil || !p.table.divides(r) {
-		return place{table: newTable(r, s, d.MaxCompartments, d.Idle, g.build)}
+		t := newTable(r, s, d.MaxCompartments, d.Idle, g.build)
+		t.told = g.hooks.watchTables()
+		return place{table: t}
 	}
 	for _, c := range p.table.change(r, d.MaxCompartments, d.Idle) {
 		g.change(c, r)

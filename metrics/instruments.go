@@ -22,6 +22,7 @@ const (
 	callsMetric         = "watertight.calls"
 	observedMetric      = "watertight.observed_calls"
 	leakedMetric        = "watertight.leaked"
+	evictionsMetric     = "watertight.evictions"
 	breakerStateMetric  = "watertight.breaker.state"
 	failureRateMetric   = "watertight.breaker.failure_rate"
 	slowCallRateMetric  = "watertight.breaker.slow_call_rate"
@@ -49,7 +50,8 @@ type instruments struct {
 	permits, limit, pending          metric.Int64ObservableUpDownCounter
 	workers, maxWorkers, poolPending metric.Int64ObservableUpDownCounter
 	breakerState                     metric.Int64ObservableUpDownCounter
-	calls, wouldBe, leaked, reloads  metric.Int64ObservableCounter
+	calls, wouldBe, leaked           metric.Int64ObservableCounter
+	evictions, reloads               metric.Int64ObservableCounter
 	reloadFailing                    metric.Int64ObservableGauge
 	failureRate, slowCallRate        metric.Float64ObservableGauge
 	waitTime, useTime                metric.Float64Histogram
@@ -72,6 +74,7 @@ func newInstruments(p metric.MeterProvider) (*instruments, error) {
 	in.calls = counter(&m, callsMetric, "{call}", "Calls decided, by what became of them.")
 	in.wouldBe = counter(&m, observedMetric, "{call}", "Calls let in by policies that only observe, and that would have been turned away.")
 	in.leaked = counter(&m, leakedMetric, "{call}", "Response bodies that were never closed, and whose permits the garbage collector had to find.")
+	in.evictions = counter(&m, evictionsMetric, "{compartment}", "Compartments that were dropped at rest, to make room or because they were idle.")
 	in.reloads = counter(&m, reloadsMetric, "{reload}", "Attempts to put other policies in force, by whether they are.")
 	in.breakerState = upDown(&m, breakerStateMetric, "{breaker}", "Breakers, by the state that they are in.")
 	in.reloadFailing = gauge(&m, reloadFailingMetric, "", "1 while the latest policies are not in force because something is wrong with them.")
@@ -162,6 +165,7 @@ func (in *instruments) observe(o metric.Observer, s watertight.Snapshot) {
 		in.observeCompartment(o, &s.Compartments[i])
 	}
 	for i := range s.Dropped {
+		in.observeEvictions(o, &s.Dropped[i])
 		if s.Dropped[i].Per == policy.PerHeader.String() { // others have series of their own, which end
 			in.observeCompartment(o, &s.Dropped[i])
 		}
@@ -169,6 +173,12 @@ func (in *instruments) observe(o metric.Observer, s watertight.Snapshot) {
 	o.ObserveInt64(in.reloads, int64(s.Policies.Reloads), metric.WithAttributes(resultKey.String("ok")))
 	o.ObserveInt64(in.reloads, int64(s.Policies.Failed), metric.WithAttributes(resultKey.String("failed")))
 	o.ObserveInt64(in.reloadFailing, oneIf(s.Policies.Error != ""))
+}
+
+// observeEvictions has no key, as those are of compartments that are gone.
+func (in *instruments) observeEvictions(o metric.Observer, dropped *watertight.CompartmentSnapshot) {
+	o.ObserveInt64(in.evictions, int64(dropped.Evicted),
+		metric.WithAttributes(policyKey.String(dropped.Policy), sideKey.String(dropped.Side)))
 }
 
 func (in *instruments) observeCompartment(o metric.Observer, c *watertight.CompartmentSnapshot) {

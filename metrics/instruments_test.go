@@ -273,3 +273,20 @@ func TestSharedCountersDoNotFall(t *testing.T) {
 		assert.Equal(t, float64(i+1), m.read()[granted])
 	}
 }
+
+// Compartments that go are counted without their keys, which may be secrets and have no
+// end.
+func TestEvictionsAreCounted(t *testing.T) {
+	m := newMeters(t, `
+version: 1
+defaults: {maxCompartments: 1}
+policies: [{name: p, side: server, per: header:x, bulkhead: {maxConcurrent: 1}}]
+`)
+	require.NotContains(t, m.read(), "evictions{policy=p,side=server}")
+	for _, tenant := range []string{"a", "b", "c"} {
+		c, err := m.guard.Admit(t.Context(), &policy.Request{Side: policy.Server, Header: map[string][]string{"X": {tenant}}})
+		require.NoError(t, err)
+		c.Release()
+	}
+	assert.Equal(t, 2.0, m.read()["evictions{policy=p,side=server}"])
+}

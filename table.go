@@ -48,7 +48,6 @@ type table struct {
 	first, last *compartment
 	closed      bool         // new bulkheads are born closed
 	dropped     *compartment // has what those that were dropped had counted; nil: none was
-	evicted     uint64       // how many were
 	overflowing bool         // the latest new key had to share
 }
 
@@ -209,7 +208,6 @@ func (t *table) drop(c resting, closed bool) bool {
 		t.dropped = &compartment{Compartment: Compartment{Policy: c.Policy, Side: t.side, Per: t.per}}
 	}
 	t.dropped.add(c.compartment)
-	t.evicted++
 	return true
 }
 
@@ -301,9 +299,7 @@ func (t *table) look() (cs []*compartment, dropped []CompartmentSnapshot) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.dropped != nil {
-		d := t.dropped.snapshot()
-		d.Evicted = t.evicted
-		dropped = append(dropped, d)
+		dropped = append(dropped, t.dropped.snapshot())
 	}
 	return t.allLocked(), dropped
 }

@@ -18,20 +18,21 @@ import (
 // whoever can reach the service.
 type admin struct {
 	server *http.Server
+	ln     net.Listener
 	meters *telemetry.Meters
 	url    string
 	cut    context.CancelFunc // ends the context of every request
 }
 
 // newAdmin listens, and serves nothing yet.
-func newAdmin(ctx context.Context, addr, service string, log *slog.Logger) (*admin, net.Listener, error) {
+func newAdmin(ctx context.Context, addr, service string, log *slog.Logger) (*admin, error) {
 	meters, err := telemetry.NewMeters(service, log)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
 	if err != nil {
-		return nil, nil, fmt.Errorf("admin: %w; another address, or none, is one flag away: -admin", err)
+		return nil, fmt.Errorf("admin: %w; another address, or none, is one flag away: -admin", err)
 	}
 	base, cut := context.WithCancel(context.WithoutCancel(ctx))
 	return &admin{
@@ -43,13 +44,14 @@ func newAdmin(ctx context.Context, addr, service string, log *slog.Logger) (*adm
 			IdleTimeout:       2 * time.Minute,
 			MaxHeaderBytes:    64 << 10,
 		},
+		ln:     ln,
 		meters: meters,
 		url:    "http://" + ln.Addr().String() + "/",
 		cut:    cut,
-	}, ln, nil
+	}, nil
 }
 
-// handler is the place for pages that operators look at.
+// adminHandler is the place for pages that operators look at.
 func (a *App) adminHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", a.admin.meters.Handler())
@@ -57,21 +59,26 @@ func (a *App) adminHandler() http.Handler {
 }
 
 // serve reports why it ends, but for close.
-func (ad *admin) serve(ln net.Listener, h http.Handler, failed chan<- error) {
+func (ad *admin) serve(h http.Handler, failed chan<- error) {
 	ad.server.Handler = h
 	go func() {
-		if err := ad.server.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+		if err := ad.server.Serve(ad.ln); !errors.Is(err, http.ErrServerClosed) {
 			failed <- fmt.Errorf("admin: %w", err)
 		}
 	}()
 }
 
-// close ends what is being served, streams at once and a scrape after its last byte.
-func (ad *admin) close() {
-	ad.cut()
+// closeAdmin ends what is being served, if there is anything: streams at once, a scrape
+// after its last byte.
+func (a *App) closeAdmin() {
+	if a.admin == nil {
+		return
+	}
+	a.admin.cut()
 	ctx, cancel := context.WithTimeout(context.Background(), lastBytes)
 	defer cancel()
-	_ = ad.server.Shutdown(ctx)
-	ad.server.Close()
-	_ = ad.meters.Shutdown(ctx) // nothing is sent anywhere
+	_ = a.admin.server.Shutdown(ctx)
+	a.admin.server.Close()
+	a.admin.ln.Close()               // if nothing was served yet
+	_ = a.admin.meters.Shutdown(ctx) // nothing is sent anywhere
 }

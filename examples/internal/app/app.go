@@ -17,6 +17,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/watertight-go/watertight"
+	"github.com/watertight-go/watertight/bulkhead"
 	"github.com/watertight-go/watertight/examples/internal/telemetry"
 	"github.com/watertight-go/watertight/examples/internal/tracestore"
 	"github.com/watertight-go/watertight/metrics"
@@ -66,6 +67,7 @@ type App struct {
 	telemetry *telemetry.Telemetry
 	server    *http.Server
 	gateway   *gateway
+	jobs      *watertight.Pool
 	admin     *admin // nil: none
 	url       string
 	drain     time.Duration
@@ -120,9 +122,8 @@ func Start(ctx context.Context, cfg Config) (*App, error) {
 		failed:    make(chan error, 2), // one for each listener
 	}
 	reports := []metrics.Option{metrics.WithTracerProvider(tel.Provider()), metrics.WithLogger(log)}
-	var adminLn net.Listener
 	if cfg.Admin != "" {
-		a.admin, adminLn, err = newAdmin(ctx, cfg.Admin, cfg.ServiceName, log)
+		a.admin, err = newAdmin(ctx, cfg.Admin, cfg.ServiceName, log)
 		if err != nil {
 			ln.Close()
 			return nil, errors.Join(err, tel.Shutdown(ctx))
@@ -133,6 +134,12 @@ func Start(ctx context.Context, cfg Config) (*App, error) {
 		watertight.WithLogger(log),
 		watertight.WithHooks(metrics.New(reports...)),
 		watertight.WithHooks(cfg.Hooks))
+	if a.jobs, err = a.guard.Pool("jobs", jobs); err != nil {
+		ln.Close()
+		a.closeAdmin()
+		a.guard.Close()
+		return nil, errors.Join(err, tel.Shutdown(ctx))
+	}
 	a.gateway = newGateway(upstreams, cfg.UpstreamTimeout, a.guard, tel.Provider(), log)
 
 	base, cut := context.WithCancel(context.WithoutCancel(ctx))
@@ -141,7 +148,7 @@ func Start(ctx context.Context, cfg Config) (*App, error) {
 		go a.guard.Follow(base, watcher)
 	}
 	if a.admin != nil {
-		a.admin.serve(adminLn, a.adminHandler(), a.failed)
+		a.admin.serve(a.adminHandler(), a.failed)
 	}
 	a.server = newServer(base, a.handler(), log)
 	go a.serve(ln)
@@ -151,6 +158,9 @@ func Start(ctx context.Context, cfg Config) (*App, error) {
 	}
 	return a, nil
 }
+
+// jobs are the workers behind /pool/{ms}: few, so that there is something to see.
+var jobs = bulkhead.PoolConfig{Core: 2, Max: 4, KeepAlive: 10 * time.Second, Backlog: 8}
 
 func newServer(base context.Context, h http.Handler, log *slog.Logger) *http.Server {
 	var protocols http.Protocols

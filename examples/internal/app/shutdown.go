@@ -42,9 +42,7 @@ func (a *App) Shutdown(ctx context.Context) error {
 		_ = a.guard.Drain(left)
 	}
 	a.gateway.close()
-	if a.admin != nil {
-		a.admin.close() // last: operators may watch how it drains
-	}
+	a.closeAdmin() // after all else: operators may watch how it drains
 	a.guard.Close()
 
 	flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushing)

@@ -42,6 +42,10 @@ func NewMeters(service string, log *slog.Logger) (*Meters, error) {
 	return &Meters{
 		provider: sdkmetric.NewMeterProvider(
 			sdkmetric.WithReader(exporter),
+			// The compartments are bounded already. By default the SDK would add the
+			// series of all but the first 2000 up, and six of watertight.breaker.state
+			// for each host get there with 334 hosts.
+			sdkmetric.WithCardinalityLimit(0),
 			sdkmetric.WithResource(resource.NewSchemaless(attribute.String("service.name", service)))),
 		registry: registry,
 		log:      log,

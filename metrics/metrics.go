@@ -41,6 +41,12 @@ func New(opts ...Option) watertight.Hooks {
 	if !t.noSpans {
 		h.Arrive, h.Grant, h.Reject, h.Observe = t.arrive, t.grant, t.reject, t.observe
 	}
+	if !t.noLogs {
+		t.logs = newLogs(t.logger)
+		h.Attach = t.attachLogs
+		h.Reject, h.Observe = t.reject, t.observe
+		h.LimitChange, h.Evict, h.Overflow, h.LogAttrs = t.limitChange, t.evict, t.overflow, traceAttrs
+	}
 	return h
 }
 
@@ -52,7 +58,9 @@ type telemetry struct {
 	logger      *slog.Logger                  // nil: slog.Default()
 	noSpans     bool
 	noMetrics   bool
+	noLogs      bool
 
+	logs        *logs // nil: noLogs
 	tracers     tracers
 	once        sync.Once                   // of instruments
 	instruments atomic.Pointer[instruments] // nil: none before the first Guard, or at all
@@ -103,9 +111,12 @@ func WithPropagators(p propagation.TextMapPropagator) Option {
 	})
 }
 
-// WithLogger sets where the transitions of breakers are logged. The default,
-// also for nil, is slog.Default() at the time of the record; the last one given
-// wins.
+// WithoutLogs leaves the records out, and what they cost. The Guard's own, about
+// policies and what somebody should mend, are up to [watertight.WithLogger].
+func WithoutLogs() Option { return optionFunc(func(t *telemetry) { t.noLogs = true }) }
+
+// WithLogger sets where the records go. The default, also for nil, is
+// slog.Default() at the time of the record; the last one given wins.
 func WithLogger(l *slog.Logger) Option {
 	return optionFunc(func(t *telemetry) {
 		if l != nil {

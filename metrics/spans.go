@@ -57,6 +57,13 @@ func (t *telemetry) observe(ctx context.Context, e watertight.RejectEvent) {
 
 // refusal records one that happened, or that would have.
 func (t *telemetry) refusal(ctx context.Context, e watertight.RejectEvent, mode policy.Mode) {
+	defer t.logRefusal(ctx, e, mode) // also if the tracer panics
+	if !t.noSpans {
+		t.traceRefusal(ctx, e, mode)
+	}
+}
+
+func (t *telemetry) traceRefusal(ctx context.Context, e watertight.RejectEvent, mode policy.Mode) {
 	name := bulkheadRejectSpan
 	if e.Reason == policy.ReasonOpen {
 		name = breakerRejectSpan

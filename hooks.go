@@ -207,11 +207,36 @@ func (h *hookSets) wait(ctx context.Context, e WaitEvent) {
 	}
 }
 
-// grants holds what the Releases of one grant are called with.
+// grants holds what the Releases of one grant are called with. Nearly everybody has
+// one set of hooks, so the first has its place in the call itself.
 type grants struct {
-	contexts []context.Context // by set: what its Grant returned; nil where there is no Release to call. Allocated only when there is one
-	at       time.Duration     // of the grant, counted from start
+	first  context.Context   // what the Grant of the first set returned; nil: no Release to call
+	others []context.Context // the same of the sets after it; nil: none has a Release to call
+	at     time.Duration     // of the grant, counted from start
 }
+
+func (gs *grants) keep(set, sets int, ctx context.Context) {
+	if set == 0 {
+		gs.first = ctx
+		return
+	}
+	if gs.others == nil {
+		gs.others = make([]context.Context, sets-1)
+	}
+	gs.others[set-1] = ctx
+}
+
+func (gs *grants) of(set int) context.Context {
+	switch {
+	case set == 0:
+		return gs.first
+	case gs.others == nil:
+		return nil
+	}
+	return gs.others[set-1]
+}
+
+func (gs *grants) none() bool { return gs.first == nil && gs.others == nil }
 
 // start is where grants are timed from: a span since then is one word, and telling it
 // costs less than the time of day.
@@ -235,31 +260,30 @@ func (h *hookSets) grant(ctx context.Context, e GrantEvent) (_ context.Context, 
 		// A set that did not get to begin must not be told of the end: it would
 		// take an outer call's for its own.
 		if h.sets[i].Release != nil && !panicked {
-			if gs.contexts == nil {
-				gs.contexts = make([]context.Context, len(h.sets))
-			}
-			gs.contexts[i] = ctx
+			gs.keep(i, len(h.sets), ctx)
 		}
 	}
-	if gs.contexts != nil {
+	if !gs.none() {
 		gs.at = time.Since(start) // the hooks above are not part of the call
 	}
 	return ctx, derived, gs
 }
 
 // release tells of a permit given back, by whichever Grants were told of it.
-func (h *hookSets) release(gs grants, c Compartment, leaked bool) {
-	if gs.contexts == nil {
+func (h *hookSets) release(gs *grants, c Compartment, leaked bool) {
+	if gs.none() {
 		return
 	}
 	e := ReleaseEvent{Compartment: c, Held: time.Since(start) - gs.at, Leaked: leaked}
-	for i := len(gs.contexts) - 1; i >= 0; i-- {
-		if f := h.sets[i].Release; f != nil && gs.contexts[i] != nil {
-			func() {
-				defer h.contain(i, "Release")
-				f(gs.contexts[i], e)
-			}()
+	for i := len(h.sets) - 1; i >= 0; i-- {
+		ctx := gs.of(i)
+		if ctx == nil {
+			continue
 		}
+		func() {
+			defer h.contain(i, "Release")
+			h.sets[i].Release(ctx, e)
+		}()
 	}
 }
 

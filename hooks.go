@@ -29,7 +29,8 @@ type Hooks struct {
 	// policy limits, or that is refused as draining. The other hooks of the
 	// call get the context that it returns; nil means unchanged. Nothing is
 	// told of a call whose context was done when it came. Of a call that is not
-	// HTTP, by Guard.Do or a Pool, req has only its Side, policy.Client.
+	// HTTP, by Guard.Do or a Pool, req has only its Side, policy.Client. The hook must
+	// neither change req nor keep it: another call gets it afterwards.
 	Arrive func(ctx context.Context, req *policy.Request) context.Context
 
 	// Wait is called when a call that had to queue for a permit has got it,
@@ -177,6 +178,9 @@ func (h *hookSets) attach(g *Guard) (detach []func()) {
 	return detach
 }
 
+// requests are what Arrive hooks are shown, of calls gone by.
+var requests = sync.Pool{New: func() any { return new(policy.Request) }}
+
 // arrive returns the context for the other hooks, and whether a hook made a new
 // one. Contexts are not compared: nothing says that they can be.
 func (h *hookSets) arrive(ctx context.Context, req *policy.Request) (_ context.Context, derived bool) {
@@ -185,11 +189,15 @@ func (h *hookSets) arrive(ctx context.Context, req *policy.Request) (_ context.C
 			func() {
 				defer h.contain(i, "Arrive")
 				// A copy: what goes to an unknown function escapes, and only
-				// calls with such a hook shall pay for that.
-				r := *req
-				if c := f(ctx, &r); c != nil {
+				// calls with such a hook shall pay for that. One whose hook panics
+				// may be in somebody's hands still, and is not used again.
+				r := requests.Get().(*policy.Request)
+				*r = *req
+				if c := f(ctx, r); c != nil {
 					ctx, derived = c, true
 				}
+				*r = policy.Request{}
+				requests.Put(r)
 			}()
 		}
 	}

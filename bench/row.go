@@ -3,6 +3,7 @@ package main
 import (
 	"runtime"
 	"slices"
+	"syscall"
 	"time"
 )
 
@@ -30,6 +31,7 @@ type turn = func(m *meter, ops int)
 type meter struct {
 	before  runtime.MemStats
 	began   time.Time
+	cpu     time.Duration
 	took    time.Duration
 	mallocs uint64
 }
@@ -37,14 +39,24 @@ type meter struct {
 func (m *meter) start() {
 	runtime.GC()
 	runtime.ReadMemStats(&m.before)
+	m.cpu = cpuTime()
 	m.began = time.Now()
 }
 
 func (m *meter) stop() {
 	m.took = time.Since(m.began)
+	m.cpu = cpuTime() - m.cpu
 	var after runtime.MemStats
 	runtime.ReadMemStats(&after)
 	m.mallocs = after.Mallocs - m.before.Mallocs
+}
+
+func cpuTime() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		panic(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // A line is the figures of one in the row, with a value for each round.
@@ -66,7 +78,7 @@ func (r row) measure(rounds int, budget time.Duration) []line {
 			var m meter
 			l := &all[i]
 			rival.run(&m, l.ops)
-			l.nanos = append(l.nanos, float64(m.took.Nanoseconds())/float64(l.ops))
+			l.nanos = append(l.nanos, float64(m.cpu.Nanoseconds())/float64(l.ops))
 			l.allocs = append(l.allocs, float64(m.mallocs)/float64(l.ops))
 		}
 	}

@@ -26,7 +26,7 @@ type level struct {
 	name    string
 	spans   trace.TracerProvider
 	meters  metric.MeterProvider
-	without []metrics.Option // what of ours is left out
+	opts    []metrics.Option // what of ours is left out
 	sampled bool             // the caller's span is
 }
 
@@ -35,6 +35,7 @@ const (
 	noopProvider = "noop providers"
 	metricsOnly  = "metrics only"
 	notSampled   = "metrics, spans not sampled"
+	parentBased  = "metrics, spans not sampled, WithParentBasedSampler"
 	sampled      = "metrics, spans sampled"
 	spansOnly    = "spans sampled, no metrics"
 )
@@ -42,16 +43,17 @@ const (
 func levels() []level {
 	return []level{
 		{name: noopProvider, spans: nooptrace.NewTracerProvider(), meters: noopmetric.NewMeterProvider()},
-		{name: metricsOnly, spans: nooptrace.NewTracerProvider(), meters: meters(), without: []metrics.Option{metrics.WithoutSpans()}},
+		{name: metricsOnly, spans: nooptrace.NewTracerProvider(), meters: meters(), opts: []metrics.Option{metrics.WithoutSpans()}},
 		{name: notSampled, spans: tracers(), meters: meters()},
+		{name: parentBased, spans: tracers(), meters: meters(), opts: []metrics.Option{metrics.WithParentBasedSampler()}},
 		{name: sampled, spans: tracers(), meters: meters(), sampled: true},
-		{name: spansOnly, spans: tracers(), meters: noopmetric.NewMeterProvider(), without: []metrics.Option{metrics.WithoutMetrics()}, sampled: true},
+		{name: spansOnly, spans: tracers(), meters: noopmetric.NewMeterProvider(), opts: []metrics.Option{metrics.WithoutMetrics()}, sampled: true},
 	}
 }
 
 // hooks are those of package metrics at that level.
 func (l level) hooks() watertight.Option {
-	return watertight.WithHooks(metrics.New(append(l.without,
+	return watertight.WithHooks(metrics.New(append(l.opts,
 		metrics.WithTracerProvider(l.spans), metrics.WithMeterProvider(l.meters), metrics.WithLogger(slog.New(slog.DiscardHandler)))...))
 }
 

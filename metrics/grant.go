@@ -40,7 +40,7 @@ type recordedGrant struct {
 
 func (t *telemetry) grant(ctx context.Context, e watertight.GrantEvent) context.Context {
 	tracer := t.tracers.get()
-	if _, none := tracer.(noop.Tracer); none {
+	if _, none := tracer.(noop.Tracer); none || t.sampledOut(ctx) {
 		return t.withoutGrant(ctx)
 	}
 	under, span := tracer.Start(ctx, grantSpan)

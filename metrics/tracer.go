@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"context"
 	"reflect"
 	"sync/atomic"
 
@@ -44,4 +45,18 @@ func (t *tracers) get() trace.Tracer {
 		t.latest.Store(&made{by: p, tracer: tracer})
 	}
 	return tracer
+}
+
+// sampledOut reports whether it is known without asking the sampler that no span under
+// that of ctx would be recorded.
+func (t *telemetry) sampledOut(ctx context.Context) bool {
+	if !t.parentBased {
+		return false
+	}
+	parent := trace.SpanFromContext(ctx)
+	if parent.IsRecording() {
+		return false
+	}
+	sc := parent.SpanContext()
+	return sc.IsValid() && !sc.IsSampled() && !sc.IsRemote()
 }

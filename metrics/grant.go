@@ -39,8 +39,11 @@ type recordedGrant struct {
 }
 
 func (t *telemetry) grant(ctx context.Context, e watertight.GrantEvent) context.Context {
+	if t.sampledOut(ctx) {
+		return t.withoutGrant(ctx)
+	}
 	tracer := t.tracers.get()
-	if _, none := tracer.(noop.Tracer); none || t.sampledOut(ctx) {
+	if _, none := tracer.(noop.Tracer); none {
 		return t.withoutGrant(ctx)
 	}
 	under, span := tracer.Start(ctx, grantSpan)

@@ -81,7 +81,10 @@ const (
 // attributesOf returns what every span says of its compartment, with room for
 // as many more attributes.
 func attributesOf(c watertight.Compartment, more int) []attribute.KeyValue {
-	attrs := make([]attribute.KeyValue, 0, 3+more)
+	return appendCompartment(make([]attribute.KeyValue, 0, 3+more), c)
+}
+
+func appendCompartment(attrs []attribute.KeyValue, c watertight.Compartment) []attribute.KeyValue {
 	return append(attrs, policyKey.String(c.Policy), sideKey.String(c.Side.String()), keyKey.String(keyText(c.Key)))
 }
 

@@ -56,6 +56,15 @@ type Hooks struct {
 	// ended before its time in the queue would have run out.
 	Observe func(ctx context.Context, e RejectEvent)
 
+	// Fault is called when a call that a breaker watches has failed or was slow, just
+	// before the breaker hears of it; with the context that this set's Grant returned,
+	// if the call has a permit. It is called, too, for calls that have not ended, when
+	// a breaker trips because they are overdue; only then is it called by another
+	// goroutine than that of the call. What it returns is kept for the breaker's
+	// period, a few for each breaker: see [TransitionEvent]. It should be small, and
+	// not hold on to the call; nil keeps nothing.
+	Fault func(ctx context.Context, e FaultEvent) (keep any)
+
 	// Transition is called when a breaker changes state, in order for each
 	// breaker. ctx is that of the call that saw the change,
 	// context.Background() if none did.
@@ -139,13 +148,23 @@ type TransitionEvent struct {
 	Compartment
 	breaker.Transition
 	Mode policy.Mode // policy.Observe: it turns nobody away
+
+	// Faults are the calls that a trip is owed to, of those of which the Fault hook of
+	// this set kept something: the latest 8, in the order in which they were filed,
+	// then those in flight. By Cause that is the calls in the window that failed, or
+	// that were slow; those overdue, of which only some are known if there are many;
+	// in half-open, the probes. A call that failed at the very moment of the trip may
+	// be among them although it came too late to count. Without a Fault hook, and for
+	// any other transition, there are none.
+	Faults []Fault
 }
 
 // hookSets calls the hooks of all sets given to New, the first set first;
 // Release runs in reverse, as the Grants nest.
 type hookSets struct {
-	sets []Hooks
-	logs *logs
+	sets   []Hooks
+	faults bool // some set has Fault
+	logs   *logs
 
 	mu       sync.Mutex // guards panicked
 	panicked map[hookName]bool
@@ -334,9 +353,44 @@ func (h *hookSets) observe(ctx context.Context, e RejectEvent) {
 	}
 }
 
-func (h *hookSets) transition(ctx context.Context, e TransitionEvent) {
+// wantFaults reports whether any set asks for faults. h may be nil.
+func (h *hookSets) wantFaults() bool { return h != nil && h.faults }
+
+// fault returns what each set keeps of a call, nil if none does. gs are those of
+// its grants.
+func (h *hookSets) fault(ctx context.Context, gs *grants, e FaultEvent) (kept []any) {
+	for i := range h.sets {
+		if f := h.sets[i].Fault; f != nil {
+			ctx := ctx
+			if granted := gs.of(i); granted != nil {
+				ctx = granted
+			}
+			func() {
+				defer h.contain(i, "Fault")
+				if k := f(ctx, e); k != nil {
+					if kept == nil {
+						kept = make([]any, len(h.sets))
+					}
+					kept[i] = k
+				}
+			}()
+		}
+	}
+	return kept
+}
+
+// transition tells each set with the faults of which it has kept something.
+func (h *hookSets) transition(ctx context.Context, e TransitionEvent, calls []noted) {
 	for i := range h.sets {
 		if f := h.sets[i].Transition; f != nil {
+			e.Faults = nil
+			for _, c := range calls {
+				if c.kept[i] != nil {
+					fault := c.fault
+					fault.Kept = c.kept[i]
+					e.Faults = append(e.Faults, fault)
+				}
+			}
 			func() {
 				defer h.contain(i, "Transition")
 				f(ctx, e)

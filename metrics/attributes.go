@@ -47,6 +47,8 @@ const (
 	breakerOpenKey  = attribute.Key("watertight.breaker.open_for_ms")
 	breakerLateKey  = attribute.Key("watertight.breaker.late_ms")
 	errorTypeKey    = attribute.Key("error.type") // of OpenTelemetry's semantic conventions
+	linkOutcomeKey  = attribute.Key("watertight.link.outcome")
+	linkTookKey     = attribute.Key("watertight.link.took_ms")
 )
 
 // Names of log attributes: those of the spans without what stands before the last dot,

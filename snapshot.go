@@ -22,6 +22,9 @@ type Snapshot struct {
 	// the sum of a policy's counts does not fall while the policy divides its calls by
 	// the same.
 	Dropped []CompartmentSnapshot `json:"dropped,omitempty"`
+
+	Draining bool `json:"draining"` // [Guard.Drain] has been called
+	Closed   bool `json:"closed"`   // [Guard.Close] has been called
 }
 
 // A CompartmentSnapshot is one compartment of a [Snapshot]. Each call is
@@ -39,9 +42,12 @@ type CompartmentSnapshot struct {
 	Observed map[string]uint64 `json:"observed,omitempty"` // by reason: granted, but would have been rejected otherwise
 	Left     uint64            `json:"left"`               // callers who gave up before they were admitted
 	Leaked   uint64            `json:"leaked"`             // response bodies that the garbage collector had to release
+	Trips    uint64            `json:"trips,omitempty"`    // times that the breaker opened
 	InFlight int64             `json:"inFlight"`           // calls inside, of a pool the tasks that run; those that began before a reload brought the bulkhead have no permit of it
 
-	Waits    []WaitSnapshot    `json:"waits,omitempty"` // by length, the shortest first
+	Gone     bool              `json:"gone,omitempty"`    // its policy is no more, or divides its calls otherwise: it takes no new ones
+	Evicted  uint64            `json:"evicted,omitempty"` // in Dropped: how many compartments this one adds up
+	Waits    []WaitSnapshot    `json:"waits,omitempty"`   // by length, the shortest first
 	Bulkhead *BulkheadSnapshot `json:"bulkhead,omitempty"`
 	Breaker  *BreakerSnapshot  `json:"breaker,omitempty"`
 	Pool     *PoolSnapshot     `json:"pool,omitempty"`
@@ -56,6 +62,10 @@ type BulkheadSnapshot struct {
 
 	MaxQueue  int   `json:"maxQueue"`
 	MaxWaitMs int64 `json:"maxWaitMs"` // rounded up
+
+	// Since when calls have not found a permit free, as far as those tell that have
+	// waited or were refused; nil if there was none for ten seconds.
+	PressedSince *time.Time `json:"pressedSince,omitempty"`
 }
 
 // A BreakerSnapshot is the breaker of a [CompartmentSnapshot].
@@ -74,6 +84,15 @@ type BreakerSnapshot struct {
 	MaxSlowCallRate float64 `json:"maxSlowCallRate"` // likewise; 0 without slowCall
 	SlowCallMs      int64   `json:"slowCallMs"`      // rounded up; 0: no call is slow
 	MinCalls        int     `json:"minCalls"`
+	Probes          int     `json:"probes"` // how many calls decide in half-open
+
+	// The calls of the window that failed, and those that were slow: a call may be both.
+	Failed int `json:"failed"`
+	Slow   int `json:"slow"`
+
+	// The latest change of state: since when it is in this one, and why. nil: there was
+	// none yet, or it was in another compartment for the same key.
+	Last *TransitionSnapshot `json:"last,omitempty"`
 }
 
 // Snapshot returns what every compartment looks like now, in the order of the
@@ -85,13 +104,21 @@ type BreakerSnapshot struct {
 // calls that look up theirs wait for as long as it takes to list them.
 func (g *Guard) Snapshot() Snapshot {
 	gen, status, gone := g.look()
-	out := Snapshot{Version: 1, Policies: status, Compartments: []CompartmentSnapshot{}}
+	out := Snapshot{
+		Version:      1,
+		Policies:     status,
+		Compartments: []CompartmentSnapshot{},
+		Draining:     !g.Ready(),
+		Closed:       g.closed.Load(),
+	}
 	groups, dropped := g.compartments(gen, gone)
 	out.Dropped = dropped
-	for _, cs := range groups {
-		for _, c := range cs {
+	for _, group := range groups {
+		for _, c := range group.all {
 			if c.table != nil || c.met.Load() {
-				out.Compartments = append(out.Compartments, c.snapshot())
+				s := c.snapshot()
+				s.Gone = group.gone
+				out.Compartments = append(out.Compartments, s)
 			}
 		}
 	}
@@ -105,10 +132,16 @@ func milliseconds(d time.Duration) int64 {
 	return int64(math.Ceil(float64(d) / float64(time.Millisecond)))
 }
 
+// A group is compartments that stand together in a snapshot.
+type group struct {
+	all  []*compartment
+	gone bool // their policies are
+}
+
 // compartments returns all compartments: one group for each policy and side, one
 // for those of policies that are gone, one for all pools; and what those had counted
 // that were dropped.
-func (g *Guard) compartments(gen *generation, gone []*compartment) (groups [][]*compartment, dropped []CompartmentSnapshot) {
+func (g *Guard) compartments(gen *generation, gone []*compartment) (groups []group, dropped []CompartmentSnapshot) {
 	for i, r := range gen.set.Rules() {
 		for s := range gen.places {
 			var cs []*compartment
@@ -124,14 +157,13 @@ func (g *Guard) compartments(gen *generation, gone []*compartment) (groups [][]*
 			}
 			if len(cs) > 0 {
 				slices.SortFunc(cs, func(a, b *compartment) int { return cmp.Compare(a.Key, b.Key) })
-				groups = append(groups, cs)
+				groups = append(groups, group{all: cs})
 			}
 		}
 	}
-	groups = append(groups, gone)
-	groups = append(groups, g.pools.list())
+	groups = append(groups, group{all: gone, gone: true}, group{all: g.pools.list()})
 	for s := range g.sides {
-		groups = append(groups, []*compartment{g.sides[s].unmatched, g.sides[s].exempt})
+		groups = append(groups, group{all: []*compartment{g.sides[s].unmatched, g.sides[s].exempt}})
 	}
 	return groups, dropped
 }
@@ -146,6 +178,8 @@ func (c *compartment) snapshot() CompartmentSnapshot {
 		Rejected: make(map[string]uint64, len(reasons)),
 		Left:     c.left.Load(),
 		Leaked:   c.leaked.Load(),
+		Trips:    c.trips.Load(),
+		Evicted:  c.evicted.Load(),
 		Waits:    c.waits.Load().snapshot(),
 		InFlight: c.inFlight.Load(),
 	}
@@ -158,7 +192,7 @@ func (c *compartment) snapshot() CompartmentSnapshot {
 	}
 	s.ofObserver(c, &l)
 	if l.bulkhead != nil {
-		s.ofBulkhead(&l)
+		s.ofBulkhead(c, &l)
 	}
 	if c.pool != nil {
 		s.ofPool(c.pool.Snapshot())
@@ -173,11 +207,15 @@ func (c *compartment) snapshot() CompartmentSnapshot {
 			Overdue:      b.Overdue,
 			ProbesLeft:   b.ProbesLeft,
 			Attempt:      b.Attempt,
+			Failed:       b.Failed,
+			Slow:         b.Slow,
+			Last:         c.lastTransition.Load(),
 
 			OpenRemainingMs: milliseconds(b.OpenRemaining),
 			MaxFailureRate:  l.breakerRule.FailureRate,
 			SlowCallMs:      milliseconds(l.breakerRule.SlowCall),
 			MinCalls:        l.breakerRule.MinCalls,
+			Probes:          l.breakerRule.HalfOpen.Calls,
 		}
 		if l.breakerRule.SlowCall > 0 {
 			s.Breaker.MaxSlowCallRate = l.breakerRule.SlowCallRate
@@ -188,7 +226,7 @@ func (c *compartment) snapshot() CompartmentSnapshot {
 
 // ofBulkhead fills in the bulkhead, and who is inside by its permits: also of one that
 // the policy has lost.
-func (s *CompartmentSnapshot) ofBulkhead(l *limits) {
+func (s *CompartmentSnapshot) ofBulkhead(c *compartment, l *limits) {
 	b := l.bulkhead.Snapshot()
 	s.InFlight += int64(b.InFlight)
 	if l.rule.Bulkhead == nil {
@@ -201,6 +239,8 @@ func (s *CompartmentSnapshot) ofBulkhead(l *limits) {
 		Peak:      b.Peak,
 		MaxQueue:  l.bulkheadRule.MaxQueue,
 		MaxWaitMs: milliseconds(l.bulkheadRule.MaxWait),
+
+		PressedSince: c.pressure.began(time.Now()),
 	}
 }
 

@@ -231,6 +231,7 @@ func (c *Call) acquire() error {
 	waited := info.Position > 0
 	if waited {
 		b.noteWait(info.Waited)
+		b.pressure.note(info.Arrived, info.Arrived.Add(info.Waited))
 	}
 	if waited && c.g.hooks != nil {
 		c.g.hooks.wait(c.hookCtx, WaitEvent{
@@ -246,6 +247,10 @@ func (c *Call) acquire() error {
 		if !refused {
 			c.leave(b.compartment)
 			return err
+		}
+		if reason == policy.ReasonFull {
+			now := time.Now()
+			b.pressure.note(now, now)
 		}
 		return c.reject(b.compartment, reason, err, refusal{limit: info.Limit, inFlight: info.InFlight, queued: info.Queued})
 	}

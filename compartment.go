@@ -35,6 +35,9 @@ type compartment struct {
 	leaked   atomic.Uint64
 	inFlight atomic.Int64 // only where there is no bulkhead to ask
 	waits    atomic.Pointer[waits]
+	pressure pressure
+
+	lastTransition atomic.Pointer[TransitionSnapshot] // of the breaker; nil: none yet
 
 	// What follows belongs to the table and its lock.
 	refs       int           // calls that hold the compartment, queued ones included

@@ -297,7 +297,7 @@ func initialState(f policy.Force) breaker.State {
 // listener returns what hears of the transitions of a compartment's breaker.
 func (g *Guard) listener(c *compartment) func(breaker.Transition) {
 	return func(t breaker.Transition) {
-		g.history.add(c.Compartment, t)
+		c.lastTransition.Store(g.history.add(c.Compartment, t))
 		if g.hooks != nil {
 			g.hooks.transition(t.Context, TransitionEvent{Compartment: c.Compartment, Transition: t, Mode: c.limits.Load().rule.Mode})
 		}

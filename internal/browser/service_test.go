@@ -305,7 +305,9 @@ func (s *service) probe(hold bool) {
 		s.later(1, func() {
 			s.probing(func() error { <-s.gates["orders-db"].opened; return nil })
 		})
-		s.settle("orders-db", "", func(c watertight.CompartmentSnapshot) bool { return c.Breaker.State == "half_open" && c.Breaker.ProbesLeft == 1 })
+		s.settle("orders-db", "", func(c watertight.CompartmentSnapshot) bool {
+			return c.Breaker.State == "half_open" && c.Breaker.ProbesLeft == 1
+		})
 		return
 	}
 	s.probing(succeeds)

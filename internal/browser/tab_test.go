@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -30,10 +31,12 @@ type view struct {
 }
 
 var (
-	desk      = view{width: 1280, height: 900}
-	deskDark  = view{width: 1280, height: 900, dark: true}
-	phone     = view{width: 390, height: 844}
-	phoneDark = view{width: 390, height: 844, dark: true}
+	// Still, but where motion matters: sixty pictures a second, drawn without a GPU, would
+	// take the processor from the tests.
+	desk      = view{width: 1280, height: 900, still: true}
+	deskDark  = view{width: 1280, height: 900, still: true, dark: true}
+	phone     = view{width: 390, height: 844, still: true}
+	phoneDark = view{width: 390, height: 844, still: true, dark: true}
 )
 
 // A tab shows the page. Its end fails the test if anything went wrong in it that the test
@@ -41,7 +44,12 @@ var (
 // content security policy, a request that leaves the page's own prefix.
 type tab struct {
 	testing.TB
-	ctx  context.Context
+	*heard
+	ctx context.Context
+}
+
+// heard is what a tab has told of.
+type heard struct {
 	home string // what all URLs have to begin with
 
 	mu       sync.Mutex // guards the fields below
@@ -60,7 +68,7 @@ func open(t testing.TB, home string, v view) *tab {
 // blank opens a tab that shows nothing yet.
 func blank(t testing.TB, home string, v view) *tab {
 	t.Helper()
-	tb := &tab{TB: t, home: home}
+	tb := &tab{TB: t, heard: &heard{home: home}}
 	var cancel context.CancelFunc
 	tb.ctx, cancel = chromedp.NewContext(startChromium(t), chromedp.WithNewBrowserContext(), chromedp.WithListener(tb.hear))
 	t.Cleanup(func() {
@@ -78,6 +86,9 @@ func blank(t testing.TB, home string, v view) *tab {
 	require.NoError(t, call(tb, emulation.SetFocusEmulationEnabled, emulation.SetFocusEmulationEnabledParams{Enabled: true}))
 	return tb
 }
+
+// in returns the tab for use in a subtest.
+func (tb *tab) in(t testing.TB) *tab { return &tab{TB: t, heard: tb.heard, ctx: tb.ctx} }
 
 // see changes what the page is looked at with.
 func (tb *tab) see(v view) {
@@ -100,10 +111,15 @@ func (tb *tab) see(v view) {
 }
 
 // hear is told of everything that happens in the tab.
-func (tb *tab) hear(ev any) {
-	tb.mu.Lock()
-	defer tb.mu.Unlock()
-	blame := func(format string, args ...any) { tb.wrong = append(tb.wrong, fmt.Sprintf(format, args...)) }
+func (h *heard) hear(ev any) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	blame := func(format string, args ...any) {
+		// What goes wrong with each update says nothing new the second time.
+		if w := fmt.Sprintf(format, args...); !slices.Contains(h.wrong, w) {
+			h.wrong = append(h.wrong, w)
+		}
+	}
 	switch ev := ev.(type) {
 	case *runtime.EventConsoleAPICalled:
 		switch ev.Type {
@@ -126,41 +142,41 @@ func (tb *tab) hear(ev any) {
 			blame("%s %s: %s %s", e.Source, e.Level, e.Text, e.URL)
 		}
 	case *network.EventRequestWillBeSent:
-		if u := ev.Request.URL; !strings.HasPrefix(u, tb.home) && !strings.HasPrefix(u, "data:") {
+		if u := ev.Request.URL; !strings.HasPrefix(u, h.home) && !strings.HasPrefix(u, "data:") {
 			blame("request for %s", u)
 		}
 	case *network.EventEventSourceMessageReceived:
-		tb.messages++
+		h.messages++
 	}
 }
 
 // wrongs returns what went wrong so far, and forgets it.
-func (tb *tab) wrongs() []string {
-	tb.mu.Lock()
-	defer tb.mu.Unlock()
-	w := tb.wrong
-	tb.wrong = nil
+func (h *heard) wrongs() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	w := h.wrong
+	h.wrong = nil
 	return w
 }
 
 // forgive forgets what went wrong so far, provided that it contains the given text.
-func (tb *tab) forgive(text string) {
-	tb.mu.Lock()
-	defer tb.mu.Unlock()
-	kept := tb.wrong[:0]
-	for _, w := range tb.wrong {
+func (h *heard) forgive(text string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	kept := h.wrong[:0]
+	for _, w := range h.wrong {
 		if !strings.Contains(w, text) {
 			kept = append(kept, w)
 		}
 	}
-	tb.wrong = kept
+	h.wrong = kept
 }
 
 // received returns how many server-sent events the page got.
-func (tb *tab) received() int {
-	tb.mu.Lock()
-	defer tb.mu.Unlock()
-	return tb.messages
+func (h *heard) received() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.messages
 }
 
 func (tb *tab) do(steps ...chromedp.Action[chromedp.Void]) {
@@ -217,6 +233,23 @@ func (tb *tab) until(expression string) {
 		time.Sleep(poll)
 	}
 	require.FailNow(tb, "it does not become true: "+expression, "last: %s\nthe page says:\n%s", last, tb.text())
+}
+
+// click clicks with the mouse what the CSS selector finds, as soon as it can be seen.
+func (tb *tab) click(selector string) {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(tb.ctx, patience)
+	defer cancel()
+	require.NoError(tb, chromedp.Do(ctx, chromedp.Click(chromedp.CSS(selector))), "%s", selector)
+}
+
+// quote makes a JavaScript string of s.
+func quote(s string) string {
+	text, err := json.Marshal(s)
+	if err != nil {
+		panic(err) // no string has that
+	}
+	return string(text)
 }
 
 // text returns what can be read on the page, without failing.

@@ -38,20 +38,31 @@ type row struct {
 	UseText, BreakerText, RejectedText string
 }
 
-// rows returns the rows of the table, in their order.
+// rowsNow is an expression for the rows of the table, in their order.
+const rowsNow = `[...document.querySelectorAll('#rows > tr')].map((tr) => {
+	const cell = (name) => tr.querySelector('td[data-cell="' + name + '"]');
+	const number = (name) => Number(cell(name).dataset.value);
+	return {
+		ID: tr.dataset.id, Policy: tr.dataset.policy, Side: tr.dataset.side, Key: tr.dataset.key,
+		Name: tr.querySelector('button.name').textContent, State: cell('state').textContent, Level: Number(tr.dataset.level),
+		InUse: number('use'), Granted: number('granted'), Rejected: number('rejected'), Wait: number('wait'),
+		Breaker: cell('breaker').dataset.value,
+		UseText: cell('use').textContent, BreakerText: cell('breaker').innerText, RejectedText: cell('rejected').textContent,
+	};
+})`
+
 func (tb *tab) rows() []row {
 	tb.Helper()
-	return eval[[]row](tb, `[...document.querySelectorAll('#rows > tr')].map((tr) => {
-		const cell = (name) => tr.querySelector('td[data-cell="' + name + '"]');
-		const number = (name) => Number(cell(name).dataset.value);
-		return {
-			ID: tr.dataset.id, Policy: tr.dataset.policy, Side: tr.dataset.side, Key: tr.dataset.key,
-			Name: tr.querySelector('button.name').textContent, State: cell('state').textContent, Level: Number(tr.dataset.level),
-			InUse: number('use'), Granted: number('granted'), Rejected: number('rejected'), Wait: number('wait'),
-			Breaker: cell('breaker').dataset.value,
-			UseText: cell('use').textContent, BreakerText: cell('breaker').innerText, RejectedText: cell('rejected').textContent,
-		};
-	})`)
+	return eval[[]row](tb, rowsNow)
+}
+
+// said returns what rows say, a line each.
+func said(rows []row) []string {
+	var lines []string
+	for _, r := range rows {
+		lines = append(lines, fmt.Sprintf("%+v", r))
+	}
+	return lines
 }
 
 // row returns the row of a policy and key.

@@ -3,6 +3,7 @@ package browser
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -225,6 +226,33 @@ func (s *service) hold(n int, path string, header ...string) {
 	s.later(n, func() { s.get(1, path+"?hold", header...) })
 }
 
+// stream has calls go on, from now to the end of the test: so many times as many of the
+// one path as of the one before it.
+func (s *service) stream(paths ...string) {
+	done := make(chan struct{})
+	var calls sync.WaitGroup
+	calls.Go(func() {
+		tick := time.NewTicker(5 * time.Millisecond)
+		defer tick.Stop()
+		for i := 0; ; i++ {
+			select {
+			case <-done:
+				return
+			case <-tick.C:
+			}
+			for j, path := range paths {
+				if i%(1<<(len(paths)-1-j)) == 0 {
+					s.get(1, path)
+				}
+			}
+		}
+	})
+	s.Cleanup(func() {
+		close(done)
+		calls.Wait()
+	})
+}
+
 var errDown = errors.New("down")
 
 // do makes n calls of the policy of that name, one after the other.
@@ -247,24 +275,29 @@ func succeeds() error { return nil }
 func slowly() error { time.Sleep(2 * time.Millisecond); return nil }
 
 // of returns the one compartment of a policy and key.
-func (s *service) of(policy, key string) watertight.CompartmentSnapshot {
+func (s *service) of(policy, key string) compartment {
 	s.Helper()
 	c, ok := s.find(policy, key)
 	require.True(s, ok, "there is no compartment %q of %q", key, policy)
 	return c
 }
 
-func (s *service) find(policy, key string) (watertight.CompartmentSnapshot, bool) {
+func (s *service) find(policy, key string) (compartment, bool) {
 	for _, c := range s.guard.Snapshot().Compartments {
 		if c.Policy == policy && c.Key == key {
 			return c, true
 		}
 	}
-	return watertight.CompartmentSnapshot{}, false
+	return compartment{}, false
 }
 
+// short names a compartment, for people.
+func short(c compartment) string { return fmt.Sprintf("%s %.30q", c.Policy, c.Key) }
+
+type compartment = watertight.CompartmentSnapshot
+
 // settle waits until a compartment is as described.
-func (s *service) settle(policy, key string, is func(watertight.CompartmentSnapshot) bool) {
+func (s *service) settle(policy, key string, is func(compartment) bool) {
 	s.Helper()
 	require.Eventually(s, func() bool {
 		c, ok := s.find(policy, key)
@@ -280,9 +313,9 @@ func (s *service) fill() {
 	s.Helper()
 	// One after the other, as far as the order shows: who queues and who is inside.
 	s.hold(8, "/reports/1")
-	s.settle("reports", reports, func(c watertight.CompartmentSnapshot) bool { return c.Bulkhead.InFlight == 8 })
+	s.settle("reports", reports, func(c compartment) bool { return c.Bulkhead.InFlight == 8 })
 	s.hold(6, "/reports/2")
-	s.settle("reports", reports, func(c watertight.CompartmentSnapshot) bool { return c.Bulkhead.Queued == 6 })
+	s.settle("reports", reports, func(c compartment) bool { return c.Bulkhead.Queued == 6 })
 	require.Equal(s, http.StatusServiceUnavailable, s.get(5, "/reports/3"))
 }
 
@@ -305,7 +338,7 @@ func (s *service) probe(hold bool) {
 		s.later(1, func() {
 			s.probing(func() error { <-s.gates["orders-db"].opened; return nil })
 		})
-		s.settle("orders-db", "", func(c watertight.CompartmentSnapshot) bool {
+		s.settle("orders-db", "", func(c compartment) bool {
 			return c.Breaker.State == "half_open" && c.Breaker.ProbesLeft == 1
 		})
 		return
@@ -317,10 +350,13 @@ func (s *service) probe(hold bool) {
 
 // probing calls until it is let in as a probe.
 func (s *service) probing(fn func() error) {
+	s.Helper()
 	in := false
-	for !in {
+	for deadline := time.Now().Add(patience); !in && time.Now().Before(deadline); {
+		time.Sleep(time.Millisecond) // as long as it is open
 		s.do(1, "orders-db", func() error { in = true; return fn() })
 	}
+	assert.True(s, in)
 }
 
 // work has tasks run and wait in the pool.
@@ -329,7 +365,7 @@ func (s *service) work() {
 	s.later(5, func() {
 		assert.NoError(s, s.pool.Do(context.Background(), func(context.Context) error { <-s.gates["pool"].opened; return nil }))
 	})
-	s.settle("thumbnails", "", func(c watertight.CompartmentSnapshot) bool { return c.Pool.Active == 2 && c.Pool.Queued == 3 })
+	s.settle("thumbnails", "", func(c compartment) bool { return c.Pool.Active == 2 && c.Pool.Queued == 3 })
 }
 
 // Names that others choose, and that a careless page would take for something else.
@@ -369,7 +405,7 @@ func (s *service) storm() {
 		s.get(1, (&url.URL{Path: path}).EscapedPath())
 	}
 	s.hold(2, "/trial")
-	s.settle("trial", "GET /trial", func(c watertight.CompartmentSnapshot) bool { return c.Observed["full"] == 1 })
+	s.settle("trial", "GET /trial", func(c compartment) bool { return c.Observed["full"] == 1 })
 	s.probe(false)
 	s.probe(true)
 	s.fill()

@@ -252,6 +252,15 @@ func quote(s string) string {
 	return string(text)
 }
 
+// wait waits until something is so that the page itself does not know.
+func (tb *tab) wait(what string, is func() bool) {
+	tb.Helper()
+	require.Eventually(tb, is, patience, poll, what)
+}
+
+// reload loads the page anew, with the fragment that it has by now.
+func reload() chromedp.Action[chromedp.Void] { return chromedp.Reload() }
+
 // text returns what can be read on the page, without failing.
 func (tb *tab) text() string {
 	ctx, cancel := context.WithTimeout(tb.ctx, patience)

@@ -40,7 +40,7 @@ export function sparkline(canvas, model, track, large) {
   const foot = large ? 14 : 4;
   let top = 1;
   for (let i = first; i <= n; i++) top = Math.max(top, track.limit[i % KEEP], track.inFlight[i % KEEP] + track.queued[i % KEEP]);
-  const step = w / (KEEP - 1);
+  const step = w / (Math.max(30, Math.min(KEEP, n - first + 1)) - 1); // a young page need not look empty
   const x = (i) => w - (n - i) * step;
   const y = (v) => (h - foot) - (v / top) * (h - foot - 3);
   if (large) {

@@ -233,7 +233,7 @@ export function cause(t, b) {
   switch (t.cause) {
     case 'failure_rate': return `${percent(t.failureRate)} of ${calls} failed${b ? `, limit ${percent(b.maxFailureRate)}` : ''}`;
     case 'slow_call_rate': return `${percent(t.slowCallRate)} of ${calls} took longer than ${slow}${b ? `, limit ${percent(b.maxSlowCallRate)}` : ''}`;
-    case 'overdue': return `${plural(t.overdue, 'call')} in flight had no answer after ${slow}`;
+    case 'overdue': return `${plural(t.overdue, t.from === 'half_open' ? 'probe' : 'call')} in flight had no answer after ${slow}`;
     case 'forced': return 'it was moved by hand';
     case 'reset': return 'it was reset by hand';
     case 'open_elapsed': return 'its open time was over';
@@ -247,9 +247,10 @@ export function cause(t, b) {
 export const OK = 0, NOTE = 1, WARN = 2, BAD = 3, WORST = 4;
 
 // describe says how a compartment is: its level, a word for it, one sentence with the figures, and what to do.
-export function describe(c, rates, now, track) {
+// first is when its breaker left closed, if that is known.
+export function describe(c, rates, now, track, first) {
   const found = [];
-  if (c.breaker) describeBreaker(c, rates, now, found);
+  if (c.breaker) describeBreaker(c, rates, now, found, first);
   describeUse(c, rates, now, track, found);
   if (c.leaked > 0) {
     found.push({ level: NOTE, label: 'Leaks', sentence: `${plural(c.leaked, 'response body', 'response bodies')} never closed; the garbage collector gave the permits back.`,
@@ -268,12 +269,12 @@ export function describe(c, rates, now, track) {
     return { level: OK, label: idle ? 'Idle' : 'OK', sentence, hint: '' };
   }
   found.sort((a, b) => b.level - a.level);
-  const [first, ...rest] = found;
+  const [worst, ...rest] = found;
   const more = rest.filter((f) => f.level >= WARN).map((f) => ' ' + f.sentence).join('');
-  return { ...first, sentence: first.sentence + more };
+  return { ...worst, sentence: worst.sentence + more };
 }
 
-function describeBreaker(c, rates, now, found) {
+function describeBreaker(c, rates, now, found, first) {
   const b = c.breaker;
   const last = b.last && b.last.to === b.state ? b.last : null;
   const since = last ? ` since ${clock(Date.parse(last.time))}` : '';
@@ -283,7 +284,7 @@ function describeBreaker(c, rates, now, found) {
   const level = observes ? NOTE : WORST;
   switch (b.state) {
     case 'open': {
-      const again = b.attempt > 1 ? ` It has opened ${b.attempt} times in a row.` : '';
+      const again = b.attempt > 1 ? ` It has opened ${b.attempt} times in a row${first ? `, first at ${clock(first)} (${duration(Math.max(1000, now - first))} ago)` : ''}.` : '';
       const left = b.openRemainingMs > 0 ? `Open for ${duration(secondsUp(b.openRemainingMs))} more` : 'Open; the next call will be a probe';
       found.push({ level, label: 'Open', sentence: `${left}${since ? `,${since}` : ''}${why}.${again}${refused}${observes}`, hint: hintOpen(c, last) });
       return;
@@ -311,7 +312,7 @@ function describeBreaker(c, rates, now, found) {
 }
 
 // secondsUp rounds up, so that a countdown ends at 1 and not before.
-function secondsUp(ms) { return ms < 1000 ? ms : Math.ceil(ms / 1000) * 1000; }
+export function secondsUp(ms) { return ms < 1000 ? ms : Math.ceil(ms / 1000) * 1000; }
 
 function near(x, limit) { return limit > 0 && x >= 0.7 * limit; }
 
@@ -330,15 +331,17 @@ function describeUse(c, rates, now, track, found) {
   const r = rates ? rates.reasons : null;
   const refused = r ? r.full + r.wait_timeout : 0;
   const parts = [];
-  if (r && r.full > 0) parts.push(`${rate(r.full)}/s found it full`);
-  if (r && r.wait_timeout > 0) parts.push(`${rate(r.wait_timeout)}/s waited${c.bulkhead && c.bulkhead.maxWaitMs ? ` ${duration(c.bulkhead.maxWaitMs)}` : ''} in vain`);
-  const turned = parts.length ? ` Refuses ${rate(refused)}/s: ${parts.join(', ')}.` : '';
+  if (r && r.full > 0) parts.push([r.full, u.places ? 'found the queue full too' : 'found no permit free']);
+  if (r && r.wait_timeout > 0) parts.push([r.wait_timeout, `waited${c.bulkhead && c.bulkhead.maxWaitMs ? ` ${duration(c.bulkhead.maxWaitMs)}` : ''} in vain`]);
+  const turned = !parts.length ? '' : parts.length === 1 ? ` Refuses ${rate(refused)}/s, which ${parts[0][1]}.` :
+    ` Refuses ${rate(refused)}/s: ${parts.map(([n, how]) => `${rate(n)}/s ${how}`).join(', ')}.`;
   if (u.limit > 0 && u.taken >= u.limit) {
-    const since = pressedSince(c, track);
+    const began = pressedSince(c);
+    const since = began ? ` Calls wait or are refused since ${clock(began)} (${duration(Math.max(1000, now - began))}).` : track && track.fullSince < now ? ` Full since ${clock(track.fullSince)} at least.` : '';
     const over = u.taken > u.limit ? ` The limit is below what is in flight: nobody gets in until enough have left.` : '';
     const queue = u.queued || u.places ? `, ${count(u.queued)} waiting${u.places ? ` (room for ${count(u.places)})` : ''}` : '';
     if (refused > 0 || u.queued > 0 || over) {
-      found.push({ level: refused > 0 ? BAD : WARN, label: 'Full', sentence: `Full${since ? ` since ${clock(since)}` : ''}: ${count(u.taken)} of ${count(u.limit)} ${u.unit} in use${queue}.${turned}${over}`, hint: hintFull(c) });
+      found.push({ level: refused > 0 ? BAD : WARN, label: 'Full', sentence: `Full: ${count(u.taken)} of ${count(u.limit)} ${u.unit} in use${queue}.${turned}${since}${over}`, hint: hintFull(c) });
     } else {
       found.push({ level: WARN, label: 'Full', sentence: `All ${count(u.limit)} ${u.unit} are in use; nobody has to wait yet.`, hint: hintFull(c) });
     }
@@ -357,7 +360,7 @@ function describeUse(c, rates, now, track, found) {
   }
 }
 
-function pressedSince(c, track) {
+function pressedSince(c) {
   if (c.bulkhead && c.bulkhead.pressedSince) return Date.parse(c.bulkhead.pressedSince);
   return 0;
 }
@@ -370,14 +373,13 @@ function hintFull(c) {
 
 // summary says in a few words how all are. level is the worst.
 export function summary(rows) {
-  let open = 0, half = 0, full = 0, queueing = 0, refused = 0, granted = 0, known = false, level = OK;
+  let open = 0, half = 0, full = 0, pools = 0, queueing = 0, refused = 0, granted = 0, known = false, level = OK;
   for (const r of rows) {
     const state = r.c.breaker && r.c.mode !== 'observe' ? r.c.breaker.state : '';
     if (state === 'open' || state === 'forced_open') open++;
     if (state === 'half_open') half++;
     const u = use(r.c);
-    if (u.limit > 0 && u.taken >= u.limit) full++;
-    else if (u.queued > 0) queueing++;
+    if (u.limit > 0 && u.taken >= u.limit) { if (r.c.pool) pools++; else full++; } else if (u.queued > 0) queueing++;
     if (r.rates) {
       known = true;
       refused += r.rates.rejected;
@@ -388,7 +390,8 @@ export function summary(rows) {
   const state = [];
   if (open) state.push(`${plural(open, 'breaker')} open`);
   if (half) state.push(`${plural(half, 'breaker')} half-open`);
-  if (full) state.push(`${plural(full, 'compartment')} full`);
+  if (full) state.push(`${plural(full, 'bulkhead')} full`);
+  if (pools) state.push(`${plural(pools, 'pool')} full`);
   if (queueing) state.push(`${plural(queueing, 'compartment')} queueing`);
   const troubled = rows.filter((r) => r.said.level >= WARN).length;
   const steady = state.length ? state.join(', ') : troubled ? `${plural(troubled, 'compartment')} in trouble` : rows.length ? 'All is well' : 'Nothing has called yet';
@@ -434,11 +437,24 @@ export function chosen(row, { text, side, trouble }) {
   return text.toLowerCase().split(/\s+/).every((word) => all.includes(word));
 }
 
+// leftClosed says of each breaker that is not closed when it left that state, as far as the transitions reach back.
+export function leftClosed(transitions) {
+  const out = new Map();
+  for (const t of transitions) {
+    const id = breakerID(t);
+    if (t.from === 'closed') out.set(id, Date.parse(t.time));
+    else if (t.to === 'closed') out.delete(id);
+  }
+  return out;
+}
+
+export function breakerID(c) { return JSON.stringify([c.side, c.policy, c.key]); }
+
 // spans makes of the transitions of one breaker after another when each was open or half-open, the latest last.
 export function spans(transitions, now) {
   const lanes = new Map();
   for (const t of transitions) {
-    const id = JSON.stringify([t.side, t.policy, t.key]);
+    const id = breakerID(t);
     let lane = lanes.get(id);
     if (!lane) lanes.set(id, lane = { policy: t.policy, side: t.side, key: t.key, spans: [], latest: 0 });
     const time = Date.parse(t.time);

@@ -140,6 +140,15 @@ function setGauge(g, value, limit) {
   attr(g, 'title', `${g.firstChild.textContent}: ${value < 0 ? 'too few calls to tell' : logic.percent(value)}, limit ${logic.percent(limit)}`);
 }
 
+// setLeft shows how much of the open time is left.
+function setLeft(g, b) {
+  const whole = b && b.state === 'open' && b.last && b.last.to === 'open' ? b.last.openForMs : 0;
+  g.hidden = !whole;
+  if (!whole) return;
+  style(g.children[1].firstChild, 'transform', `scaleX(${Math.min(1, b.openRemainingMs / whole).toFixed(3)})`);
+  set(g.lastChild, logic.duration(logic.secondsUp(b.openRemainingMs)));
+}
+
 // ---- rows ----
 
 const drawn = new Map(); // id -> row element with its parts
@@ -186,7 +195,8 @@ function makeRow(id) {
   p.rejectedText = p.rejected.appendChild(make('span'));
   p.reasons = p.rejected.appendChild(make('span', 'small'));
   p.wait = cell('wait', 'num wait', 'Wait P50, P99');
-  p.waitText = p.wait.appendChild(make('span'));
+  p.waitText = p.wait.appendChild(make('span', 'p50'));
+  p.p99Text = p.wait.appendChild(make('span', 'p99'));
   p.breaker = cell('breaker');
   p.breakerState = make('span', 'small');
   p.failed = makeGauge('failed');
@@ -225,7 +235,8 @@ function setRow(tr, r) {
   p.rejected.classList.toggle('some', !!r.rates && r.rates.rejected > 0);
   set(p.reasons, reasons(r));
   attr(p.wait, 'data-value', r.waits ? r.waits.p99 : -1);
-  set(p.waitText, r.waits ? `${logic.bound(r.waits.p50)}, ${logic.bound(r.waits.p99)}` : '–');
+  set(p.waitText, r.waits ? logic.bound(r.waits.p50) : '–');
+  set(p.p99Text, r.waits ? logic.bound(r.waits.p99) : '');
   const b = c.breaker;
   attr(p.breaker, 'data-value', b ? b.state : '');
   p.breaker.classList.toggle('none', !b);
@@ -237,7 +248,7 @@ function setRow(tr, r) {
 
 function breakerWords(b) {
   const word = logic.STATE_WORDS[b.state] || b.state;
-  if (b.state === 'open') return b.openRemainingMs > 0 ? `${word}, ${logic.duration(b.openRemainingMs < 1000 ? b.openRemainingMs : Math.ceil(b.openRemainingMs / 1000) * 1000)} left` : `${word}, a probe is due`;
+  if (b.state === 'open') return b.openRemainingMs > 0 ? `${word}, ${logic.duration(logic.secondsUp(b.openRemainingMs))} left` : `${word}, a probe is due`;
   if (b.state === 'half_open') return `${word}, ${b.probes - b.probesLeft} of ${b.probes} probes in`;
   return `${word}, ${logic.plural(b.calls, 'call')}`;
 }
@@ -259,10 +270,16 @@ let order = []; // ids as shown
 let orderAt = 0, orderKey = '';
 let pointerInTable = false;
 
+let firsts = null, firstsOf = null;
+
 function compute() {
+  if (firstsOf !== model.doc.transitions) {
+    firstsOf = model.doc.transitions;
+    firsts = logic.leftClosed(firstsOf);
+  }
   rows = model.doc.compartments.map((c, at) => {
     const rates = model.rates(c.id);
-    return { c, at, rates, waits: model.waits(c.id), said: logic.describe(c, rates, model.now, model.tracks.get(c.id)) };
+    return { c, at, rates, waits: model.waits(c.id), said: logic.describe(c, rates, model.now, model.tracks.get(c.id), c.breaker && firsts.get(logic.breakerID(c))) };
   });
 }
 
@@ -273,7 +290,8 @@ function arranged() {
   const key = `${view.sort}/${view.reversed}`;
   const held = pointerInTable || $('rows').contains(document.activeElement);
   const stable = view.sort === 'name';
-  if (key !== orderKey || stable || (!held && performance.now() - orderAt > 3000)) {
+  const calm = view.sort === 'trouble' && !held; // levels change seldom
+  if (key !== orderKey || stable || calm || (!held && performance.now() - orderAt > 3000)) {
     const out = logic.sorted(found, view.sort, view.reversed);
     orderKey = key;
     orderAt = performance.now();
@@ -354,13 +372,17 @@ function makeCard(id) {
   const li = make('li', 'card');
   li.dataset.id = id;
   const head = make('div', 'head');
-  const p = { badge: badge(), name: make('button', 'link open'), side: make('span', 'dim'), sentence: make('p', 'sentence'), hull: makeHull(), hint: make('p', 'hint') };
+  const p = {
+    badge: badge(), name: make('button', 'link open'), side: make('span', 'dim'), sentence: make('p', 'sentence'),
+    hull: makeHull(), left: makeGauge('left'), failed: makeGauge('failed'), slow: makeGauge('slow'), hint: make('p', 'hint'),
+  };
+  p.left.classList.add('left');
   p.name.type = 'button';
   p.name.addEventListener('click', () => select(id, p.name));
   head.append(p.badge, p.name, p.side);
   p.what = make('span');
   p.hint.append(p.what);
-  li.append(head, p.sentence, p.hull, p.hint);
+  li.append(head, p.sentence, p.hull, p.left, p.failed, p.slow, p.hint);
   li.__parts = p;
   return li;
 }
@@ -379,8 +401,12 @@ function renderCards() {
     set(p.name, logic.nameOf(r.c));
     set(p.side, `${r.c.key ? `policy ${r.c.policy}, ` : ''}${r.c.side}${r.c.pool ? ' pool' : ' side'}`);
     set(p.sentence, r.said.sentence);
-    p.hull.hidden = !logic.use(r.c).limit;
+    const b = r.c.breaker, shut = b && b.state !== 'closed' && b.state !== 'disabled';
+    p.hull.hidden = !logic.use(r.c).limit || shut;
     setHull(p.hull, r.c);
+    setLeft(p.left, b);
+    setGauge(p.failed, b ? b.failureRate : -1, shut ? b.maxFailureRate : 0);
+    setGauge(p.slow, b ? b.slowCallRate : -1, shut ? b.maxSlowCallRate : 0);
     set(p.what, r.said.hint);
     p.hint.hidden = !r.said.hint;
     return li;

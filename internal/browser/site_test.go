@@ -74,3 +74,33 @@ func (s *site) cut() {
 }
 
 func (s *site) mend() { s.down.Store(false) }
+
+// A mount is a server that has the page in another place.
+type mount struct {
+	name string
+	base string // of the URLs
+	urls []string
+}
+
+// mounts serves the page in all ways in which people mount handlers.
+func mounts(t testing.TB, wt *watertight.Guard) []mount {
+	h := dashboard.Handler(wt, dashboard.WithInterval(often))
+	start := func(h http.Handler) string {
+		srv := httptest.NewServer(h)
+		t.Cleanup(func() {
+			srv.CloseClientConnections()
+			srv.Close()
+		})
+		return srv.URL
+	}
+	below := http.NewServeMux()
+	below.Handle("/debug/watertight/", h)
+	stripped := http.NewServeMux()
+	stripped.Handle("/a/b/", http.StripPrefix("/a/b", h))
+	root, under, strip := start(h), start(below), start(stripped)
+	return []mount{
+		{"alone on a listener", root, []string{root, root + "/", root + "/?from=pager#sort=name"}},
+		{"under a mux", under, []string{under + "/debug/watertight/", under + "/debug/watertight"}},
+		{"with the prefix stripped", strip, []string{strip + "/a/b/", strip + "/a/b"}},
+	}
+}

@@ -119,7 +119,7 @@ func (c *Call) release(leaked bool) {
 	c.giveBack()
 	c.tellTimedOut()
 	if h := c.g.hooks; h != nil && c.bulkhead.taken() {
-		h.release(c.granted, c.bulkhead.Compartment, leaked)
+		h.release(&c.granted, c.bulkhead.Compartment, leaked)
 	}
 }
 

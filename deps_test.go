@@ -45,6 +45,8 @@ var layers = []struct {
 		"the client side: net/http and the Guard, no client library and no server; a classifier answers with the breaker's outcomes"},
 	{"./metrics", []string{".", "./breaker", "./policy", "./internal/flood", "go.opentelemetry.io/otel/..."},
 		"turns the Guard's hooks into telemetry and takes no part in a decision"},
+	{"./dashboard", []string{"."},
+		"shows what a snapshot says, with nothing but net/http: it must work when all else fails"},
 	{"./adapters/chi", []string{".", "./middleware", "github.com/go-chi/chi/v5"},
 		"teaches the server side one router"},
 	{"./cmd/watertight", []string{"./policy"},

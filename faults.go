@@ -66,11 +66,11 @@ type noted struct {
 
 // An insider is a call in flight that may become overdue.
 type insider struct {
-	ticket   uint32
-	start    time.Time
-	by       breaker.State
-	ctx      context.Context   // that it runs under
-	contexts []context.Context // what the sets' Grants returned; nil, also in part: as ctx
+	ticket  uint32
+	start   time.Time
+	by      breaker.State
+	ctx     context.Context // that it runs under
+	granted grants          // what the sets' Grants returned; none, also in part: as ctx
 }
 
 func (tr *trail) add(c noted) {
@@ -220,7 +220,7 @@ func (c *Call) exposed() {
 	probe := c.watch.State() == breaker.HalfOpen
 	if c.breaker.breakerRule.SlowCall > 0 || probe {
 		c.ticket = c.breaker.knownFaults().enter(insider{
-			start: c.watch.Start(), by: c.watch.State(), ctx: c.runCtx, contexts: c.granted.contexts,
+			start: c.watch.Start(), by: c.watch.State(), ctx: c.runCtx, granted: c.granted,
 		})
 	}
 }
@@ -241,7 +241,7 @@ func (c *Call) blame(o breaker.Outcome, took time.Duration, now time.Time) {
 	if o == breaker.Ignored || !fault.Failed && !fault.Slow {
 		return
 	}
-	kept := c.g.hooks.fault(c.runCtx, c.granted.contexts, FaultEvent{c.breaker.Compartment, fault})
+	kept := c.g.hooks.fault(c.runCtx, &c.granted, FaultEvent{c.breaker.Compartment, fault})
 	c.breaker.knownFaults().noteEnded(noted{start: c.watch.Start(), end: now, by: c.watch.State(), fault: fault, kept: kept})
 }
 
@@ -262,7 +262,7 @@ func (h *hookSets) tellTransition(c *compartment, t breaker.Transition) {
 	calls, inside := f.turn(t, slowCall, probeTimeout)
 	for _, in := range inside {
 		fault := Fault{Overdue: true, Took: t.At.Sub(in.start)}
-		if kept := h.fault(in.ctx, in.contexts, FaultEvent{c.Compartment, fault}); kept != nil {
+		if kept := h.fault(in.ctx, &in.granted, FaultEvent{c.Compartment, fault}); kept != nil {
 			calls = append(calls, noted{fault: fault, kept: kept})
 		}
 	}

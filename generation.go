@@ -305,7 +305,7 @@ func initialState(f policy.Force) breaker.State {
 // listener returns what hears of the transitions of a compartment's breaker.
 func (g *Guard) listener(c *compartment) func(breaker.Transition) {
 	return func(t breaker.Transition) {
-		g.history.add(c.Compartment, t)
+		c.lastTransition.Store(g.history.add(c.Compartment, t))
 		if t.To == breaker.Open || t.To == breaker.ForcedOpen {
 			c.trips.Add(1)
 		}

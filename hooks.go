@@ -29,7 +29,8 @@ type Hooks struct {
 	// policy limits, or that is refused as draining. The other hooks of the
 	// call get the context that it returns; nil means unchanged. Nothing is
 	// told of a call whose context was done when it came. Of a call that is not
-	// HTTP, by Guard.Do or a Pool, req has only its Side, policy.Client.
+	// HTTP, by Guard.Do or a Pool, req has only its Side, policy.Client. The hook must
+	// neither change req nor keep it: another call gets it afterwards.
 	Arrive func(ctx context.Context, req *policy.Request) context.Context
 
 	// Wait is called when a call that had to queue for a permit has got it,
@@ -213,6 +214,9 @@ func (h *hookSets) attach(g *Guard) (detach []func()) {
 	return detach
 }
 
+// requests are what Arrive hooks are shown, of calls gone by.
+var requests = sync.Pool{New: func() any { return new(policy.Request) }}
+
 // arrive returns the context for the other hooks, and whether a hook made a new
 // one. Contexts are not compared: nothing says that they can be.
 func (h *hookSets) arrive(ctx context.Context, req *policy.Request) (_ context.Context, derived bool) {
@@ -221,11 +225,15 @@ func (h *hookSets) arrive(ctx context.Context, req *policy.Request) (_ context.C
 			func() {
 				defer h.contain(i, "Arrive")
 				// A copy: what goes to an unknown function escapes, and only
-				// calls with such a hook shall pay for that.
-				r := *req
-				if c := f(ctx, &r); c != nil {
+				// calls with such a hook shall pay for that. One whose hook panics
+				// may be in somebody's hands still, and is not used again.
+				r := requests.Get().(*policy.Request)
+				*r = *req
+				if c := f(ctx, r); c != nil {
 					ctx, derived = c, true
 				}
+				*r = policy.Request{}
+				requests.Put(r)
 			}()
 		}
 	}
@@ -243,11 +251,36 @@ func (h *hookSets) wait(ctx context.Context, e WaitEvent) {
 	}
 }
 
-// grants holds what the Releases of one grant are called with.
+// grants holds what the Releases of one grant are called with. Nearly everybody has
+// one set of hooks, so the first has its place in the call itself.
 type grants struct {
-	contexts []context.Context // by set: what its Grant returned; nil where there is no Release to call. Allocated only when there is one
-	at       time.Duration     // of the grant, counted from start
+	first  context.Context   // what the Grant of the first set returned; nil: no Release to call
+	others []context.Context // the same of the sets after it; nil: none has a Release to call
+	at     time.Duration     // of the grant, counted from start
 }
+
+func (gs *grants) keep(set, sets int, ctx context.Context) {
+	if set == 0 {
+		gs.first = ctx
+		return
+	}
+	if gs.others == nil {
+		gs.others = make([]context.Context, sets-1)
+	}
+	gs.others[set-1] = ctx
+}
+
+func (gs *grants) of(set int) context.Context {
+	switch {
+	case set == 0:
+		return gs.first
+	case gs.others == nil:
+		return nil
+	}
+	return gs.others[set-1]
+}
+
+func (gs *grants) none() bool { return gs.first == nil && gs.others == nil }
 
 // start is where grants are timed from: a span since then is one word, and telling it
 // costs less than the time of day.
@@ -271,31 +304,30 @@ func (h *hookSets) grant(ctx context.Context, e GrantEvent) (_ context.Context, 
 		// A set that did not get to begin must not be told of the end: it would
 		// take an outer call's for its own.
 		if h.sets[i].Release != nil && !panicked {
-			if gs.contexts == nil {
-				gs.contexts = make([]context.Context, len(h.sets))
-			}
-			gs.contexts[i] = ctx
+			gs.keep(i, len(h.sets), ctx)
 		}
 	}
-	if gs.contexts != nil {
+	if !gs.none() {
 		gs.at = time.Since(start) // the hooks above are not part of the call
 	}
 	return ctx, derived, gs
 }
 
 // release tells of a permit given back, by whichever Grants were told of it.
-func (h *hookSets) release(gs grants, c Compartment, leaked bool) {
-	if gs.contexts == nil {
+func (h *hookSets) release(gs *grants, c Compartment, leaked bool) {
+	if gs.none() {
 		return
 	}
 	e := ReleaseEvent{Compartment: c, Held: time.Since(start) - gs.at, Leaked: leaked}
-	for i := len(gs.contexts) - 1; i >= 0; i-- {
-		if f := h.sets[i].Release; f != nil && gs.contexts[i] != nil {
-			func() {
-				defer h.contain(i, "Release")
-				f(gs.contexts[i], e)
-			}()
+	for i := len(h.sets) - 1; i >= 0; i-- {
+		ctx := gs.of(i)
+		if ctx == nil {
+			continue
 		}
+		func() {
+			defer h.contain(i, "Release")
+			h.sets[i].Release(ctx, e)
+		}()
 	}
 }
 
@@ -324,14 +356,14 @@ func (h *hookSets) observe(ctx context.Context, e RejectEvent) {
 // wantFaults reports whether any set asks for faults. h may be nil.
 func (h *hookSets) wantFaults() bool { return h != nil && h.faults }
 
-// fault returns what each set keeps of a call, nil if none does. contexts are those of
+// fault returns what each set keeps of a call, nil if none does. gs are those of
 // its grants.
-func (h *hookSets) fault(ctx context.Context, contexts []context.Context, e FaultEvent) (kept []any) {
+func (h *hookSets) fault(ctx context.Context, gs *grants, e FaultEvent) (kept []any) {
 	for i := range h.sets {
 		if f := h.sets[i].Fault; f != nil {
 			ctx := ctx
-			if contexts != nil && contexts[i] != nil {
-				ctx = contexts[i]
+			if granted := gs.of(i); granted != nil {
+				ctx = granted
 			}
 			func() {
 				defer h.contain(i, "Fault")

@@ -312,8 +312,7 @@ func TestPanickingFaultHook(t *testing.T) {
 // period, and looks at them only when there is a trip.
 type ledger struct {
 	window int
-	period int // number of the transitions so far
-	since  time.Time
+	period int      // number of the transitions so far
 	filed  []*entry // in this period
 	inside []*entry
 }

@@ -571,6 +571,8 @@ function renderDetails() {
   const r = view.selected && rows.find((x) => x.c.id === view.selected);
   document.querySelector('main').classList.toggle('split', !!view.selected);
   box.hidden = !view.selected;
+  attr(skip, 'href', view.selected ? '#details' : '#compartments');
+  set(skip, view.selected ? 'Skip to the details' : 'Skip to the compartments');
   if (!view.selected) return;
   attr(box, 'data-id', view.selected);
   if (!details) details = makeDetails();
@@ -814,6 +816,13 @@ function sortBy(column) {
   changed();
 }
 
+const skip = document.querySelector('.skip');
+skip.addEventListener('click', (e) => {
+  e.preventDefault(); // the fragment is the view's
+  const to = view.selected ? $('details') : $('compartments');
+  to.focus();
+  to.scrollIntoView();
+});
 $('pause').addEventListener('click', pause);
 $('filter').addEventListener('input', (e) => { view.text = e.target.value.trim(); view.limit = 100; saveView(); render(); });
 $('side').addEventListener('change', (e) => { view.side = e.target.value; changed(); });

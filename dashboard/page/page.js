@@ -114,8 +114,9 @@ function setHull(h, c) {
   h.classList.toggle('nolimit', !u.limit);
   h.classList.toggle('noqueue', !u.places && !u.queued);
   const share = u.limit ? Math.min(1, u.taken / u.limit) : 0;
-  tank.classList.toggle('full', u.limit > 0 && u.taken >= u.limit);
-  tank.classList.toggle('high', u.limit > 0 && u.taken < u.limit && u.taken >= 0.8 * u.limit);
+  const limits = u.limit > 0 && c.mode !== 'observe';
+  tank.classList.toggle('full', limits && u.taken >= u.limit);
+  tank.classList.toggle('high', limits && u.taken < u.limit && u.taken >= 0.8 * u.limit);
   tank.classList.toggle('fine', u.limit > 50);
   style(tank, '--n', Math.max(1, u.limit));
   style(tank.firstChild, 'transform', `scaleX(${share.toFixed(3)})`);

@@ -179,6 +179,7 @@ function makeRow(id) {
   const name = cell('name', 'compartment');
   p.name = make('button', 'name');
   p.name.type = 'button';
+  p.name.setAttribute('aria-controls', 'details');
   p.policy = make('span', 'small');
   name.append(p.name, p.policy);
   p.use = cell('use');
@@ -628,6 +629,7 @@ function countPairs(c, r) {
   for (const k of logic.REASONS) out.push([`rejected: ${logic.REASON_WORDS[k]}`, logic.count(c.rejected[k] || 0) + per(r.rates && r.rates.reasons[k])]);
   out.push(['left while waiting', logic.count(c.left) + per(r.rates && r.rates.left)]);
   if (c.observed) for (const k in c.observed) out.push([`would have been rejected: ${logic.REASON_WORDS[k] || k}`, logic.count(c.observed[k])]);
+  if (c.breaker) out.push(['times that the breaker opened', logic.count(c.trips || 0)]);
   if (c.leaked) out.push(['bodies never closed', logic.count(c.leaked)]);
   out.push(['in flight', logic.count(c.inFlight)]);
   if (c.bulkhead) {
@@ -743,6 +745,7 @@ function showConnection() {
   else if (!lastSeen) { state = 'connecting'; text = 'Connecting'; }
   attr(c, 'data-state', state);
   set($('connection-text'), text);
+  document.body.classList.toggle('lost', lost && !!lastSeen);
   notice('lost', lost && !!lastSeen, 'bad', 'The connection is lost: what is below is old. The page tries again by itself.');
 }
 setInterval(() => { if (!document.hidden) showConnection(); }, 1000);

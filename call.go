@@ -2,7 +2,6 @@ package watertight
 
 import (
 	"context"
-	"log/slog"
 	"time"
 
 	"github.com/watertight-go/watertight/breaker"
@@ -89,7 +88,7 @@ func (c *Call) MarkedContext() (ctx context.Context, derived bool) {
 func (c *Call) Release() { c.release(false) }
 
 // Leak is Release for a response body that was dropped without being closed:
-// it is counted, and reported once for each compartment.
+// it is counted and logged.
 func (c *Call) Leak() {
 	if c.released {
 		return
@@ -98,12 +97,12 @@ func (c *Call) Leak() {
 	if by == nil {
 		by = c.counter
 	}
-	// Counted before, so that whoever sees the permit back sees why.
-	first := by != nil && by.leaked.Add(1) == 1
+	if by != nil {
+		by.leaked.Add(1) // before, so that whoever sees the permit back sees why
+	}
 	c.release(true)
-	if first {
-		c.g.report(slog.LevelWarn, "watertight: a response body was dropped without Close; its permit was held until the garbage collector found it",
-			"policy", by.Policy, "side", by.Side.String())
+	if by != nil {
+		c.g.logs.leaked(c.runCtx, by)
 	}
 }
 

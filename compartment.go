@@ -33,7 +33,9 @@ type compartment struct {
 	observed [len(reasons)]atomic.Uint64 // refusals that did not happen, since the policy only observes
 	left     atomic.Uint64
 	leaked   atomic.Uint64
-	inFlight atomic.Int64 // only where there is no bulkhead to ask
+	trips    atomic.Uint64
+	evicted  atomic.Uint64 // how many compartments add has counted
+	inFlight atomic.Int64  // only where there is no bulkhead to ask
 	waits    atomic.Pointer[waits]
 	pressure pressure
 
@@ -64,6 +66,8 @@ func (c *compartment) add(other *compartment) {
 	c.granted.Add(other.granted.Load())
 	c.left.Add(other.left.Load())
 	c.leaked.Add(other.leaked.Load())
+	c.trips.Add(other.trips.Load())
+	c.evicted.Add(1)
 	for i := range reasons {
 		c.rejected[i].Add(other.rejected[i].Load())
 		c.observed[i].Add(other.observed[i].Load())

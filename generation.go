@@ -118,7 +118,9 @@ func (g *Guard) settleIn(p place, r *policy.Rule, s policy.Side, d policy.Defaul
 		return p
 	}
 	if p.table == nil || !p.table.divides(r) {
-		return place{table: newTable(r, s, d.MaxCompartments, d.Idle, g.build)}
+		t := newTable(r, s, d.MaxCompartments, d.Idle, g.build)
+		t.told = g.hooks.watchTables()
+		return place{table: t}
 	}
 	for _, c := range p.table.change(r, d.MaxCompartments, d.Idle) {
 		g.change(c, r)
@@ -298,6 +300,9 @@ func initialState(f policy.Force) breaker.State {
 func (g *Guard) listener(c *compartment) func(breaker.Transition) {
 	return func(t breaker.Transition) {
 		c.lastTransition.Store(g.history.add(c.Compartment, t))
+		if t.To == breaker.Open || t.To == breaker.ForcedOpen {
+			c.trips.Add(1)
+		}
 		if g.hooks != nil {
 			g.hooks.transition(t.Context, TransitionEvent{Compartment: c.Compartment, Transition: t, Mode: c.limits.Load().rule.Mode})
 		}

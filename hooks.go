@@ -63,6 +63,23 @@ type Hooks struct {
 	// Reload is called when other policies have come into force, or could not. It
 	// must not reload.
 	Reload func(e ReloadEvent)
+
+	// LimitChange is called when a bulkhead has another limit: by a reload once for
+	// each policy that had it before, and side, ahead of Reload, with
+	// context.Background(). It must not reload.
+	LimitChange func(ctx context.Context, e LimitChangeEvent)
+
+	// Evict is called when a compartment at rest was dropped, with the context of the
+	// call whose key was new.
+	Evict func(ctx context.Context, e EvictEvent)
+
+	// Overflow is called when new keys begin to share one compartment, and when one of
+	// them has its own again, with the context of the call that brought it.
+	Overflow func(ctx context.Context, e OverflowEvent)
+
+	// LogAttrs returns what the Guard adds to records of its own about a call, as the
+	// ids of the trace in its context.
+	LogAttrs func(ctx context.Context) []slog.Attr
 }
 
 // A ReloadEvent tells of policies that came into force, or failed to.
@@ -126,8 +143,8 @@ type TransitionEvent struct {
 // hookSets calls the hooks of all sets given to New, the first set first;
 // Release runs in reverse, as the Grants nest.
 type hookSets struct {
-	sets   []Hooks
-	report func(level slog.Level, msg string, args ...any)
+	sets []Hooks
+	logs *logs
 
 	mu       sync.Mutex // guards panicked
 	panicked map[hookName]bool
@@ -154,8 +171,8 @@ func (h *hookSets) contain(set int, name string) {
 	h.panicked[key] = true
 	h.mu.Unlock()
 	if !seen {
-		h.report(slog.LevelError, "watertight: a hook panicked; later panics of this hook are not logged",
-			"hook", name, "set", set, "panic", fmt.Sprint(v), "stack", string(debug.Stack()))
+		h.logs.write(context.Background(), slog.LevelError, hookPanickedMessage,
+			slog.String("hook", name), slog.Int("set", set), slog.String("panic", fmt.Sprint(v)), slog.String("stack", string(debug.Stack())))
 	}
 }
 

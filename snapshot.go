@@ -42,9 +42,12 @@ type CompartmentSnapshot struct {
 	Observed map[string]uint64 `json:"observed,omitempty"` // by reason: granted, but would have been rejected otherwise
 	Left     uint64            `json:"left"`               // callers who gave up before they were admitted
 	Leaked   uint64            `json:"leaked"`             // response bodies that the garbage collector had to release
+	Trips    uint64            `json:"trips,omitempty"`    // times that the breaker opened
 	InFlight int64             `json:"inFlight"`           // calls inside, of a pool the tasks that run; those that began before a reload brought the bulkhead have no permit of it
 
-	Waits    []WaitSnapshot    `json:"waits,omitempty"` // by length, the shortest first
+	Gone     bool              `json:"gone,omitempty"`    // its policy is no more, or divides its calls otherwise: it takes no new ones
+	Evicted  uint64            `json:"evicted,omitempty"` // in Dropped: how many compartments this one adds up
+	Waits    []WaitSnapshot    `json:"waits,omitempty"`   // by length, the shortest first
 	Bulkhead *BulkheadSnapshot `json:"bulkhead,omitempty"`
 	Breaker  *BreakerSnapshot  `json:"breaker,omitempty"`
 	Pool     *PoolSnapshot     `json:"pool,omitempty"`
@@ -110,10 +113,12 @@ func (g *Guard) Snapshot() Snapshot {
 	}
 	groups, dropped := g.compartments(gen, gone)
 	out.Dropped = dropped
-	for _, cs := range groups {
-		for _, c := range cs {
+	for _, group := range groups {
+		for _, c := range group.all {
 			if c.table != nil || c.met.Load() {
-				out.Compartments = append(out.Compartments, c.snapshot())
+				s := c.snapshot()
+				s.Gone = group.gone
+				out.Compartments = append(out.Compartments, s)
 			}
 		}
 	}
@@ -127,10 +132,16 @@ func milliseconds(d time.Duration) int64 {
 	return int64(math.Ceil(float64(d) / float64(time.Millisecond)))
 }
 
+// A group is compartments that stand together in a snapshot.
+type group struct {
+	all  []*compartment
+	gone bool // their policies are
+}
+
 // compartments returns all compartments: one group for each policy and side, one
 // for those of policies that are gone, one for all pools; and what those had counted
 // that were dropped.
-func (g *Guard) compartments(gen *generation, gone []*compartment) (groups [][]*compartment, dropped []CompartmentSnapshot) {
+func (g *Guard) compartments(gen *generation, gone []*compartment) (groups []group, dropped []CompartmentSnapshot) {
 	for i, r := range gen.set.Rules() {
 		for s := range gen.places {
 			var cs []*compartment
@@ -146,14 +157,13 @@ func (g *Guard) compartments(gen *generation, gone []*compartment) (groups [][]*
 			}
 			if len(cs) > 0 {
 				slices.SortFunc(cs, func(a, b *compartment) int { return cmp.Compare(a.Key, b.Key) })
-				groups = append(groups, cs)
+				groups = append(groups, group{all: cs})
 			}
 		}
 	}
-	groups = append(groups, gone)
-	groups = append(groups, g.pools.list())
+	groups = append(groups, group{all: gone, gone: true}, group{all: g.pools.list()})
 	for s := range g.sides {
-		groups = append(groups, []*compartment{g.sides[s].unmatched, g.sides[s].exempt})
+		groups = append(groups, group{all: []*compartment{g.sides[s].unmatched, g.sides[s].exempt}})
 	}
 	return groups, dropped
 }
@@ -168,6 +178,8 @@ func (c *compartment) snapshot() CompartmentSnapshot {
 		Rejected: make(map[string]uint64, len(reasons)),
 		Left:     c.left.Load(),
 		Leaked:   c.leaked.Load(),
+		Trips:    c.trips.Load(),
+		Evicted:  c.evicted.Load(),
 		Waits:    c.waits.Load().snapshot(),
 		InFlight: c.inFlight.Load(),
 	}

@@ -59,7 +59,7 @@ func TestSnapshotJSON(t *testing.T) {
 			{"policy": "health", "side": "server", "per": "policy", "key": "", "granted": 1,
 				"rejected": {"full": 0, "wait_timeout": 0, "open": 0, "draining": 0}, "left": 0, "leaked": 0, "inFlight": 1},
 			{"policy": "watch", "side": "client", "per": "policy", "key": "", "granted": 0,
-				"rejected": {"full": 0, "wait_timeout": 0, "open": 0, "draining": 0}, "left": 0, "leaked": 0, "inFlight": 0,
+				"rejected": {"full": 0, "wait_timeout": 0, "open": 0, "draining": 0}, "left": 0, "leaked": 0, "trips": 1, "inFlight": 0,
 				"breaker": {"state": "open", "failureRate": 50, "slowCallRate": 0, "calls": 2, "openRemainingMs": 501, "overdue": 0, "probesLeft": 0, "attempt": 1,
 					"maxFailureRate": 50, "maxSlowCallRate": 80, "slowCallMs": 1000, "minCalls": 2, "probes": 10, "failed": 1, "slow": 0, "last":
 						{"time": "2000-01-01T00:00:00Z", "policy": "watch", "side": "client", "key": "", "from": "closed", "to": "open", "cause": "failure_rate",

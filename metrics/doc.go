@@ -79,25 +79,36 @@
 //	watertight.bulkhead.pending_requests  calls that wait for a permit
 //	watertight.calls                      by watertight.result: granted, canceled, or the reason of a refusal
 //	watertight.observed_calls             of those granted, by watertight.result: why they would have been refused, had the policy not mode: observe
-//	watertight.leaked                     response bodies that were never closed
+//	watertight.leaked                     response bodies that were never closed; client side only
 //	watertight.breaker.state              breakers by watertight.state: 1 for the one that it is in
+//	watertight.breaker.trips              times that it opened
+//	watertight.breaker.open_remaining     seconds until it lets probes through; absent while it is not open
 //	watertight.breaker.failure_rate       0 to 1; absent while there are too few calls
 //	watertight.breaker.slow_call_rate     likewise
 //	watertight.pool.workers               by watertight.state: used or idle
 //	watertight.pool.limit
 //	watertight.pool.pending_tasks
+//	watertight.compartments               of a policy that divides its calls, without a key
+//	watertight.evicted_compartments       likewise: those that went because they were idle, or to make room
 //	watertight.policy.reloads             by watertight.result: ok or failed
 //	watertight.policy.reload_failing      1 while the latest policies are not in force
+//	watertight.policy.info                1, with the digest of the policies in force as watertight.policy.version
+//	watertight.policy.load_timestamp      when they came into force, in seconds since 1970
 //
-// These have watertight.policy and watertight.side, and watertight.key where it is a
-// route or a host. The key of a policy with per: header may be a secret: its compartments
-// are added up, with what those had counted that were dropped, and their rates are left
-// out. The rest is recorded as it happens, by
-// policy and side alone:
+// All but those of the policies as a whole have watertight.policy and watertight.side,
+// and watertight.key where it is a route or a host. The key of a policy with per: header
+// may be a secret: its compartments are added up, with what those had counted that were
+// dropped, and their rates are left out. The rest is recorded as it happens, by policy
+// and side alone:
 //
 //	watertight.bulkhead.wait_time    histogram, in seconds, of the calls that had to wait
 //	watertight.bulkhead.use_time     histogram, in seconds, from grant to release
 //	watertight.breaker.transitions   by watertight.breaker.to and watertight.breaker.cause
+//
+// The number of series is bounded by the compartments, but may exceed the 2000 of one
+// metric at which OpenTelemetry's SDK begins to add series up: six of
+// watertight.breaker.state and six of watertight.calls for each compartment reach it with
+// 334 hosts. Raise it with sdk/metric.WithCardinalityLimit where there are more.
 //
 // # Logs
 //

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/watertight-go/watertight"
@@ -25,12 +26,18 @@ const (
 	breakerStateMetric  = "watertight.breaker.state"
 	failureRateMetric   = "watertight.breaker.failure_rate"
 	slowCallRateMetric  = "watertight.breaker.slow_call_rate"
+	openRemainingMetric = "watertight.breaker.open_remaining"
+	tripsMetric         = "watertight.breaker.trips"
 	transitionsMetric   = "watertight.breaker.transitions"
 	workersMetric       = "watertight.pool.workers"
 	maxWorkersMetric    = "watertight.pool.limit"
 	poolPendingMetric   = "watertight.pool.pending_tasks"
 	reloadsMetric       = "watertight.policy.reloads"
 	reloadFailingMetric = "watertight.policy.reload_failing"
+	infoMetric          = "watertight.policy.info"
+	loadTimeMetric      = "watertight.policy.load_timestamp"
+	compartmentsMetric  = "watertight.compartments"
+	evictedMetric       = "watertight.evicted_compartments"
 )
 
 // seconds are the bounds of the histograms: waits and uses last from well below a
@@ -48,10 +55,12 @@ type instruments struct {
 
 	permits, limit, pending          metric.Int64ObservableUpDownCounter
 	workers, maxWorkers, poolPending metric.Int64ObservableUpDownCounter
-	breakerState                     metric.Int64ObservableUpDownCounter
+	breakerState, compartments       metric.Int64ObservableUpDownCounter
 	calls, wouldBe, leaked, reloads  metric.Int64ObservableCounter
-	reloadFailing                    metric.Int64ObservableGauge
+	trips, evicted                   metric.Int64ObservableCounter
+	reloadFailing, info              metric.Int64ObservableGauge
 	failureRate, slowCallRate        metric.Float64ObservableGauge
+	openRemaining, loadTime          metric.Float64ObservableGauge
 	waitTime, useTime                metric.Float64Histogram
 	transitions                      metric.Int64Counter
 	observed                         []metric.Observable // all that are read from a snapshot
@@ -74,7 +83,13 @@ func newInstruments(p metric.MeterProvider) (*instruments, error) {
 	in.leaked = counter(&m, leakedMetric, "{call}", "Response bodies that were never closed, and whose permits the garbage collector had to find.")
 	in.reloads = counter(&m, reloadsMetric, "{reload}", "Attempts to put other policies in force, by whether they are.")
 	in.breakerState = upDown(&m, breakerStateMetric, "{breaker}", "Breakers, by the state that they are in.")
-	in.reloadFailing = gauge(&m, reloadFailingMetric, "", "1 while the latest policies are not in force because something is wrong with them.")
+	in.trips = counter(&m, tripsMetric, "{trip}", "Times that the breaker opened.")
+	in.compartments = upDown(&m, compartmentsMetric, "{compartment}", "Compartments that there are, of policies that divide their calls.")
+	in.evicted = counter(&m, evictedMetric, "{compartment}", "Compartments that went because they were idle, or to make room.")
+	in.reloadFailing = gauge(&m, reloadFailingMetric, "{reload}", "1 while the latest policies are not in force because something is wrong with them.")
+	in.info = gauge(&m, infoMetric, "{policies}", "1 for the version of the policies in force.")
+	in.loadTime = seconds64(&m, loadTimeMetric, "When the policies in force came into force, in seconds since 1970.")
+	in.openRemaining = seconds64(&m, openRemainingMetric, "Time until the open breaker lets probes through. Absent while it is not open.")
 	in.failureRate = rate(&m, failureRateMetric, "Failed calls in the breaker's window. Absent while it holds fewer than minCalls.")
 	in.slowCallRate = rate(&m, slowCallRateMetric, "Slow calls in the breaker's window. Absent while it holds fewer than minCalls.")
 
@@ -118,6 +133,11 @@ func rate(m *maker, name, text string) metric.Float64ObservableGauge {
 	return observable(m, o, err)
 }
 
+func seconds64(m *maker, name, text string) metric.Float64ObservableGauge {
+	o, err := m.in.meter.Float64ObservableGauge(name, metric.WithUnit("s"), metric.WithDescription(text))
+	return observable(m, o, err)
+}
+
 func histogram(m *maker, name, text string) metric.Float64Histogram {
 	h, err := m.in.meter.Float64Histogram(name, metric.WithUnit("s"), metric.WithDescription(text), metric.WithExplicitBucketBoundaries(seconds...))
 	m.errs = append(m.errs, err)
@@ -158,21 +178,55 @@ func (t *telemetry) attach(g *watertight.Guard) (detach func()) {
 }
 
 func (in *instruments) observe(o metric.Observer, s watertight.Snapshot) {
+	tables := make(map[table]int64)
+	present := make(map[attribute.Distinct]bool)
 	for i := range s.Compartments {
-		in.observeCompartment(o, &s.Compartments[i])
-	}
-	for i := range s.Dropped {
-		if s.Dropped[i].Per == policy.PerHeader.String() { // others have series of their own, which end
-			in.observeCompartment(o, &s.Dropped[i])
+		c := &s.Compartments[i]
+		if c.Gone {
+			continue
 		}
+		at := newLabels(c)
+		present[at.id()] = true
+		in.observeNow(o, c, at)
+		in.observeCounts(o, c, at)
+		if divides(c) {
+			tables[tableOf(c)]++
+		}
+	}
+	for i := range s.Compartments {
+		c := &s.Compartments[i]
+		if !c.Gone {
+			continue
+		}
+		at := newLabels(c)
+		in.observeNow(o, c, at)
+		// Counts that several compartments share would fall when one of them leaves, and
+		// whoever reads a counter that falls takes all that is left of it for new.
+		if !at.shared && !present[at.id()] {
+			in.observeCounts(o, c, at)
+		}
+	}
+	evicted := make(map[table]uint64)
+	for i := range s.Dropped {
+		c := &s.Dropped[i]
+		evicted[tableOf(c)] = c.Evicted
+		if c.Per == policy.PerHeader.String() { // others have series of their own, which end
+			in.observeCounts(o, c, newLabels(c))
+		}
+	}
+	for t, n := range tables {
+		o.ObserveInt64(in.compartments, n, t.labels())
+		o.ObserveInt64(in.evicted, int64(evicted[t]), t.labels())
 	}
 	o.ObserveInt64(in.reloads, int64(s.Policies.Reloads), metric.WithAttributes(resultKey.String("ok")))
 	o.ObserveInt64(in.reloads, int64(s.Policies.Failed), metric.WithAttributes(resultKey.String("failed")))
 	o.ObserveInt64(in.reloadFailing, oneIf(s.Policies.Error != ""))
+	o.ObserveInt64(in.info, 1, metric.WithAttributes(versionKey.String(s.Policies.Version)))
+	o.ObserveFloat64(in.loadTime, float64(s.Policies.Since.UnixMilli())/1000)
 }
 
-func (in *instruments) observeCompartment(o metric.Observer, c *watertight.CompartmentSnapshot) {
-	at := newLabels(c)
+// observeCounts observes what only grows.
+func (in *instruments) observeCounts(o metric.Observer, c *watertight.CompartmentSnapshot, at labels) {
 	for reason, n := range c.Rejected {
 		o.ObserveInt64(in.calls, int64(n), at.with(resultKey.String(reason)))
 	}
@@ -181,7 +235,16 @@ func (in *instruments) observeCompartment(o metric.Observer, c *watertight.Compa
 	}
 	o.ObserveInt64(in.calls, int64(c.Granted), at.with(resultKey.String(grantedResult)))
 	o.ObserveInt64(in.calls, int64(c.Left), at.with(resultKey.String(policy.ReasonCanceled.String())))
-	o.ObserveInt64(in.leaked, int64(c.Leaked), at.with())
+	if c.Side == policy.Client.String() && c.Pool == nil { // nobody else has a response body to forget
+		o.ObserveInt64(in.leaked, int64(c.Leaked), at.with())
+	}
+	if c.Breaker != nil || c.Trips > 0 {
+		o.ObserveInt64(in.trips, int64(c.Trips), at.with())
+	}
+}
+
+// observeNow observes what goes up and down.
+func (in *instruments) observeNow(o metric.Observer, c *watertight.CompartmentSnapshot, at labels) {
 	if b := c.Bulkhead; b != nil {
 		o.ObserveInt64(in.permits, int64(b.InFlight), at.with(stateKey.String("used")))
 		o.ObserveInt64(in.permits, int64(max(0, b.Limit-b.InFlight)), at.with(stateKey.String("idle")))
@@ -201,6 +264,9 @@ func (in *instruments) observeCompartment(o metric.Observer, c *watertight.Compa
 		}
 		if at.shared {
 			return // a rate of several breakers would say nothing
+		}
+		if b.State == breaker.Open.String() {
+			o.ObserveFloat64(in.openRemaining, float64(b.OpenRemainingMs)/1000, at.with())
 		}
 		if b.FailureRate >= 0 {
 			o.ObserveFloat64(in.failureRate, b.FailureRate/100, at.with())

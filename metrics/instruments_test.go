@@ -117,6 +117,9 @@ policies:
 		assert.Equal(t, 1.0, got["breaker.state"+at+",state=closed}"])
 		assert.Equal(t, 0.0, got["breaker.state"+at+",state=open}"])
 		assert.NotContains(t, got, "breaker.failure_rate"+at+"}", "too few calls for a rate")
+		assert.NotContains(t, got, "breaker.open_remaining"+at+"}")
+		assert.Equal(t, 0.0, got["breaker.trips"+at+"}"])
+		assert.NotContains(t, got, "leaked"+at+"}", "a server has no response body to forget")
 
 		time.Sleep(20 * time.Millisecond)
 		a.SettleStatus(200)
@@ -139,6 +142,8 @@ policies:
 		assert.Equal(t, 0.5, got["breaker.failure_rate"+at+"}"])
 		assert.Equal(t, 0.5, got["breaker.slow_call_rate"+at+"}"])
 		assert.Equal(t, 1.0, got["breaker.state"+at+",state=open}"])
+		assert.Equal(t, 1.0, got["breaker.trips"+at+"}"])
+		assert.Equal(t, 10.0, got["breaker.open_remaining"+at+"}"])
 		assert.Equal(t, 3.0, got["bulkhead.permits"+at+",state=idle}"])
 		assert.Equal(t, 1.0, got["breaker.transitions{breaker.cause=failure_rate,breaker.to=open,policy=items,side=server}"])
 		assert.Equal(t, 1.0, got["bulkhead.wait_time{policy=items,side=server}"])
@@ -272,4 +277,88 @@ func TestSharedCountersDoNotFall(t *testing.T) {
 		c.Release()
 		assert.Equal(t, float64(i+1), m.read()[granted])
 	}
+}
+
+// What a policy that is gone had counted is told until its last call has left, but not on
+// top of what others count under the same labels.
+func TestCountersDoNotFallAsPoliciesGo(t *testing.T) {
+	for _, tt := range []struct {
+		name          string
+		before, after string // the policy
+	}{
+		{"the same again", "per: policy", "per: policy"},
+		{"one compartment, then many that share their labels", "per: policy", "per: header:X-Key"},
+		{"many that share their labels, then one compartment", "per: header:X-Key", "per: policy"},
+		{"another header", "per: header:X-Key", "per: header:X-Other"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			file := func(per string) string {
+				return "version: 1\npolicies: [{name: p, side: server, " + per + ", bulkhead: {maxConcurrent: 9}}]\n"
+			}
+			m := newMeters(t, file(tt.before))
+			admit := func(key string) *watertight.Call {
+				c, err := m.guard.Admit(t.Context(), &policy.Request{Side: policy.Server, EscapedPath: "/", Header: http.Header{"X-Key": {key}, "X-Other": {key}}})
+				require.NoError(t, err)
+				return &c
+			}
+			const granted, used = "calls{policy=p,result=granted,side=server}", "bulkhead.permits{policy=p,side=server,state=used}"
+			admit("a").Release()
+			admit("b").Release()
+			inside := admit("a")
+			assert.Equal(t, 3.0, m.read()[granted])
+
+			m.guard.Reload(nil)
+			if got := m.read(); strings.Contains(tt.before, "header") {
+				assert.NotContains(t, got, granted, "what is left of them would be less")
+			} else {
+				assert.Equal(t, 3.0, got[granted])
+			}
+			set, err := policy.Parse("test.yaml", []byte(file(tt.after)))
+			require.NoError(t, err)
+			m.guard.Reload(set)
+			admit("c").Release()
+			got := m.read()
+			assert.Equal(t, 1.0, got[granted])
+			assert.Equal(t, 1.0, got[used], "it is still inside")
+			inside.Release()
+			m.guard.Reload(set)
+			got = m.read()
+			assert.Equal(t, 1.0, got[granted])
+			assert.Equal(t, 0.0, got[used])
+		})
+	}
+}
+
+// Whether the table of a policy's keys is about to be full, and how fast keys come and go.
+func TestMetricsOfTheTable(t *testing.T) {
+	m := newMeters(t, "version: 1\ndefaults: {maxCompartments: 2}\npolicies: [{name: p, side: client, bulkhead: {maxConcurrent: 1}}, {name: one, per: policy, side: server, bulkhead: {maxConcurrent: 1}}]\n")
+	for i, host := range []string{"a", "b", "c", "d"} {
+		c, err := m.guard.Admit(t.Context(), &policy.Request{Side: policy.Client, Scheme: "http", Host: host})
+		require.NoError(t, err)
+		c.Release()
+		got := m.read()
+		assert.Equal(t, float64(min(i+1, 2)), got["compartments{policy=p,side=client}"])
+		assert.Equal(t, float64(max(i-1, 0)), got["evicted_compartments{policy=p,side=client}"])
+	}
+	c, err := m.guard.Admit(t.Context(), &policy.Request{Side: policy.Server, EscapedPath: "/"})
+	require.NoError(t, err)
+	c.Release()
+	assert.NotContains(t, m.read(), "compartments{policy=one,side=server}", "it does not divide its calls")
+}
+
+func TestMetricsOfThePoliciesInForce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const file = "version: 1\npolicies: []\n"
+		m := newMeters(t, file)
+		set, err := policy.Parse("test.yaml", []byte(file))
+		require.NoError(t, err)
+		assert.Equal(t, 1.0, m.read()["policy.info{policy.version="+set.Version()+"}"])
+		assert.Equal(t, float64(time.Now().UnixMilli())/1000, m.read()["policy.load_timestamp{}"])
+		time.Sleep(time.Hour)
+		m.guard.Reload(nil)
+		got := m.read()
+		assert.Equal(t, 1.0, got["policy.info{policy.version=}"])
+		assert.NotContains(t, got, "policy.info{policy.version="+set.Version()+"}")
+		assert.Equal(t, float64(time.Now().UnixMilli())/1000, got["policy.load_timestamp{}"])
+	})
 }

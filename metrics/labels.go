@@ -15,6 +15,9 @@ import (
 // breaker.
 const stateKey = attribute.Key("watertight.state")
 
+// versionKey is which policies are in force: the digest of their file.
+const versionKey = attribute.Key("watertight.policy.version")
+
 // grantedResult is the result of a call that was let in.
 const grantedResult = "granted"
 
@@ -39,10 +42,28 @@ func newLabels(c *watertight.CompartmentSnapshot) labels {
 	return l
 }
 
+// id tells labels apart.
+func (l labels) id() attribute.Distinct {
+	set := attribute.NewSet(slices.Clone(l.attributes)...)
+	return set.Equivalent()
+}
+
 // with returns an option with these labels and more.
 func (l labels) with(more ...attribute.KeyValue) metric.MeasurementOption {
 	return metric.WithAttributeSet(attribute.NewSet(append(slices.Clip(l.attributes), more...)...))
 }
+
+// A table is the compartments of a policy on a side, together.
+type table struct{ policy, side string }
+
+func tableOf(c *watertight.CompartmentSnapshot) table { return table{c.Policy, c.Side} }
+
+func (t table) labels() metric.MeasurementOption {
+	return metric.WithAttributes(policyKey.String(t.policy), sideKey.String(t.side))
+}
+
+// divides reports whether a compartment is one of those that a key chooses.
+func divides(c *watertight.CompartmentSnapshot) bool { return c.Per != policy.PerPolicy.String() }
 
 // places holds the attributes of what is recorded as it happens, by place: made once, and
 // in the slice that Record takes, since both are allocated.

@@ -64,6 +64,20 @@ export class Model {
     }
   }
 
+  // still returns a copy that does not change any more.
+  still() {
+    const m = Object.assign(new Model(), { doc: this.doc, count: this.count, times: this.times.slice() });
+    for (const [id, t] of this.tracks) m.tracks.set(id, t.still());
+    return m;
+  }
+
+  // span returns how long the samples are ago that are kept of a compartment, at most.
+  span(id) {
+    const t = this.tracks.get(id);
+    if (!t || !this.count) return 0;
+    return this.now - this.times[Math.max(t.born, this.count - KEEP) % KEEP];
+  }
+
   // back returns the number of the sample from which a rate up to the newest is taken, or -1.
   back(track, window) {
     const n = this.count - 1;
@@ -148,6 +162,14 @@ class Track {
     this.last = n;
   }
 
+  still() {
+    const t = Object.assign(new Track(0), this);
+    for (const ring of ['granted', 'left', 'observed', 'inFlight', 'limit', 'queued']) t[ring] = this[ring].slice();
+    t.rejected = this.rejected.map((r) => r.slice());
+    t.waits = this.waits.slice();
+    return t;
+  }
+
   percentiles() {
     if (!this.waits.length || !this.counts) return null;
     const base = this.waits[0].counts;
@@ -221,8 +243,23 @@ export function clock(time) {
 
 export function plural(n, one, many) { return `${count(n)} ${n === 1 ? one : many || one + 's'}`; }
 
+// plain makes characters visible that could make a name look like another: control characters, and those that
+// are not seen or turn the direction of others.
+export function plain(text) {
+  return text.replace(/[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/g, (x) => `\\u${x.charCodeAt(0).toString(16).padStart(4, '0')}`);
+}
+
+// isolated is plain for use within a sentence, which a name that is written from the right must not turn around.
+function isolated(text) {
+  const p = plain(text);
+  return /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]/.test(p) ? `\u2068${p}\u2069` : p;
+}
+
 // nameOf is what a compartment is called: by its key, or its policy if that has one compartment only.
-export function nameOf(c) { return c.key || c.policy; }
+export function nameOf(c) { return plain(c.key || c.policy); }
+
+function keyOf(c) { return isolated(c.key); }
+function policyOf(c) { return isolated(c.policy); }
 
 export const STATE_WORDS = { closed: 'closed', open: 'open', half_open: 'half-open', forced_open: 'forced open', disabled: 'disabled' };
 
@@ -257,7 +294,7 @@ export function describe(c, rates, now, track, first) {
       hint: 'Find the caller that does not close response bodies: the log has a line for the first.' });
   }
   if (c.key === '(overflow)') {
-    found.push({ level: NOTE, label: 'Overflow', sentence: 'Keys that found the table of compartments full share this one.', hint: `Raise maxCompartments of policy ${c.policy}, or see who makes so many keys.` });
+    found.push({ level: NOTE, label: 'Overflow', sentence: 'Keys that found the table of compartments full share this one.', hint: `Raise maxCompartments of policy ${policyOf(c)}, or see who makes so many keys.` });
   }
   if (!found.length) {
     const u = use(c);
@@ -297,7 +334,7 @@ function describeBreaker(c, rates, now, found, first) {
       return;
     }
     case 'forced_open':
-      found.push({ level, label: 'Forced open', sentence: `Held open by the policy: every call is refused.${refused}${observes}`, hint: `Take force: open out of policy ${c.policy} when calls shall pass again.` });
+      found.push({ level, label: 'Forced open', sentence: `Held open by the policy: every call is refused.${refused}${observes}`, hint: `Take force: open out of policy ${policyOf(c)} when calls shall pass again.` });
       return;
     case 'closed':
       if (b.overdue > 0 && b.slowCallMs) {
@@ -312,13 +349,13 @@ function describeBreaker(c, rates, now, found, first) {
 }
 
 // secondsUp rounds up, so that a countdown ends at 1 and not before.
-export function secondsUp(ms) { return ms < 1000 ? ms : Math.ceil(ms / 1000) * 1000; }
+export function secondsUp(ms) { return Math.ceil(ms / 1000) * 1000; }
 
 function near(x, limit) { return limit > 0 && x >= 0.7 * limit; }
 
 function whereToLook(c) {
   if (c.pool) return 'see what the tasks of this pool wait for.';
-  return c.side === 'client' ? `look at ${c.key || 'what these calls reach'}: is it up, is it slow, did it just change?` : 'look at what this route itself waits for or fails on: its logs, and the trace of a call.';
+  return c.side === 'client' ? `look at ${keyOf(c) || 'what these calls reach'}: is it up, is it slow, did it just change?` : 'look at what this route itself waits for or fails on: its logs, and the trace of a call.';
 }
 
 function hintOpen(c, last) {
@@ -327,6 +364,7 @@ function hintOpen(c, last) {
 }
 
 function describeUse(c, rates, now, track, found) {
+  if (c.mode === 'observe') return describeObserving(c, rates, found);
   const u = use(c);
   const r = rates ? rates.reasons : null;
   const refused = r ? r.full + r.wait_timeout : 0;
@@ -355,9 +393,14 @@ function describeUse(c, rates, now, track, found) {
   if (r && r.draining > 0) {
     found.push({ level: WARN, label: 'Draining', sentence: `Shutting down: refuses ${rate(r.draining)}/s.`, hint: 'The process is being shut down. If nobody meant that, look at who sent the signal.' });
   }
-  if (c.mode === 'observe' && rates && rates.observed > 0) {
-    found.push({ level: NOTE, label: 'Observing', sentence: `The policy only observes: ${rate(rates.observed)}/s would have been refused.`, hint: `Before policy ${c.policy} enforces, see whether its limits are too low.` });
-  }
+}
+
+// describeObserving says what a policy would have done that turns nobody away, and is never trouble.
+function describeObserving(c, rates, found) {
+  const so = total(c.observed);
+  if (!so) return;
+  const now = rates && rates.observed > 0 ? `${rate(rates.observed)}/s would be refused now, ` : '';
+  found.push({ level: NOTE, label: 'Observing', sentence: `The policy only observes: ${now}${count(so)} would have been refused so far.`, hint: `Before policy ${policyOf(c)} enforces, see whether its limits are too low.` });
 }
 
 function pressedSince(c) {
@@ -367,8 +410,8 @@ function pressedSince(c) {
 
 function hintFull(c) {
   if (c.pool) return `Tasks come faster than ${count(c.pool.max)} workers do them: see what they wait for, or raise max.`;
-  const slow = c.side === 'client' ? `If ${c.key || 'the upstream'} answers slower than usual, the cause is there.` : 'If this route answers slower than usual, see what it waits for.';
-  return `${slow} If it does not, more calls come than usual: find the caller, or raise maxConcurrent of policy ${c.policy} if this process has room.`;
+  const slow = c.side === 'client' ? `If ${keyOf(c) || 'the upstream'} answers slower than usual, the cause is there.` : 'If this route answers slower than usual, see what it waits for.';
+  return `${slow} If it does not, more calls come than usual: find the caller, or raise maxConcurrent of policy ${policyOf(c)} if this process has room.`;
 }
 
 // summary says in a few words how all are. level is the worst.
@@ -379,7 +422,7 @@ export function summary(rows) {
     if (state === 'open' || state === 'forced_open') open++;
     if (state === 'half_open') half++;
     const u = use(r.c);
-    if (u.limit > 0 && u.taken >= u.limit) { if (r.c.pool) pools++; else full++; } else if (u.queued > 0) queueing++;
+    if (r.c.mode === 'observe') { /* turns nobody away */ } else if (u.limit > 0 && u.taken >= u.limit) { if (r.c.pool) pools++; else full++; } else if (u.queued > 0) queueing++;
     if (r.rates) {
       known = true;
       refused += r.rates.rejected;

@@ -53,7 +53,7 @@ func command(args ...string) *exec.Cmd {
 // start starts a server on a free port, and returns when it is ready.
 func start(t *testing.T, args ...string) *process {
 	t.Helper()
-	p := &process{cmd: command(append([]string{"-addr", "127.0.0.1:0"}, args...)...), exited: make(chan struct{})}
+	p := &process{cmd: command(append([]string{"-addr", "127.0.0.1:0", "-admin", ""}, args...)...), exited: make(chan struct{})}
 	p.cmd.Stderr = &p.stderr
 	out, err := p.cmd.StdoutPipe()
 	require.NoError(t, err)
@@ -248,8 +248,10 @@ func TestCannotStart(t *testing.T) {
 	require.NoError(t, err)
 	defer ln.Close()
 	for _, args := range [][]string{
-		{"-addr", ln.Addr().String()},
-		{"-addr", "nonsense"},
+		{"-admin", "", "-addr", ln.Addr().String()},
+		{"-admin", "", "-addr", "nonsense"},
+		{"-addr", "127.0.0.1:0", "-admin", ln.Addr().String()},
+		{"-addr", "127.0.0.1:0", "-admin", "nonsense"},
 		{"-addr", "127.0.0.1:0", "-policy", filepath.Join(t.TempDir(), "missing.yaml")},
 		{"-addr", "127.0.0.1:0", "-policy", t.TempDir()},
 	} {
@@ -278,6 +280,31 @@ func TestUsageErrors(t *testing.T) {
 	status, stderr := failure(t, "", "-h")
 	assert.Equal(t, 0, status)
 	assert.Contains(t, stderr, "127.0.0.1:8080")
+}
+
+// The listener for operators is there as soon as the server says so, and as long as it
+// drains.
+func TestAdmin(t *testing.T) {
+	p := start(t, "-admin", "127.0.0.1:0")
+	var url string
+	p.eventually(t, func() bool {
+		m := regexp.MustCompile(`^for operators: (http://127\.0\.0\.1:\d+/)\n$`).FindStringSubmatch(p.stdout.String())
+		if m != nil {
+			url = m[1]
+		}
+		return m != nil
+	}, "the server should say where operators look")
+	inside := p.hold(t, 1000)
+	p.signal(t, syscall.SIGTERM)
+	p.eventually(t, func() bool { status, _ := p.get("/readyz"); return status == http.StatusServiceUnavailable }, "it should drain")
+	resp, err := http.Get(url + "metrics")
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	assert.Contains(t, string(body), `watertight_bulkhead_limit`)
+	assert.Equal(t, http.StatusOK, <-inside)
+	assert.Equal(t, 0, p.exit(t))
 }
 
 func TestFlagsReachTheServer(t *testing.T) {

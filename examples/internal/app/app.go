@@ -17,6 +17,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/watertight-go/watertight"
+	"github.com/watertight-go/watertight/bulkhead"
 	"github.com/watertight-go/watertight/examples/internal/telemetry"
 	"github.com/watertight-go/watertight/examples/internal/tracestore"
 	"github.com/watertight-go/watertight/metrics"
@@ -28,6 +29,9 @@ import (
 type Config struct {
 	// Addr is the address to listen on. Empty: 127.0.0.1:0.
 	Addr string
+	// Admin is the address of the listener for operators, on which /metrics is. Empty:
+	// there is none, and no metrics.
+	Admin string
 	// Policies are used if they are not nil.
 	Policies *policy.Set
 	// PolicyFile is read, and followed when it changes, if Policies is nil. Empty: the
@@ -50,7 +54,8 @@ type Config struct {
 	// Drain is how long Shutdown waits for calls that are inside. 0: it does
 	// not.
 	Drain time.Duration
-	// Stdout gets the one line that says where the server listens. nil: nobody.
+	// Stdout gets the line that says where the server listens, and after it the one
+	// that says where operators look. nil: nobody.
 	Stdout io.Writer
 	// Stderr gets the log. nil: nobody.
 	Stderr io.Writer
@@ -62,6 +67,8 @@ type App struct {
 	telemetry *telemetry.Telemetry
 	server    *http.Server
 	gateway   *gateway
+	jobs      *watertight.Pool
+	admin     *admin // nil: none
 	url       string
 	drain     time.Duration
 	cut       context.CancelFunc // ends the context of every request, and the watch of the policy file
@@ -112,12 +119,27 @@ func Start(ctx context.Context, cfg Config) (*App, error) {
 		telemetry: tel,
 		url:       "http://" + ln.Addr().String(),
 		drain:     cfg.Drain,
-		failed:    make(chan error, 1),
+		failed:    make(chan error, 2), // one for each listener
+	}
+	reports := []metrics.Option{metrics.WithTracerProvider(tel.Provider()), metrics.WithLogger(log)}
+	if cfg.Admin != "" {
+		a.admin, err = newAdmin(ctx, cfg.Admin, cfg.ServiceName, log)
+		if err != nil {
+			ln.Close()
+			return nil, errors.Join(err, tel.Shutdown(ctx))
+		}
+		reports = append(reports, metrics.WithMeterProvider(a.admin.meters.Provider()))
 	}
 	a.guard = watertight.New(policies,
 		watertight.WithLogger(log),
-		watertight.WithHooks(metrics.New(metrics.WithTracerProvider(tel.Provider()), metrics.WithLogger(log))),
+		watertight.WithHooks(metrics.New(reports...)),
 		watertight.WithHooks(cfg.Hooks))
+	if a.jobs, err = a.guard.Pool("jobs", jobs); err != nil {
+		ln.Close()
+		a.closeAdmin()
+		a.guard.Close()
+		return nil, errors.Join(err, tel.Shutdown(ctx))
+	}
 	a.gateway = newGateway(upstreams, cfg.UpstreamTimeout, a.guard, tel.Provider(), log)
 
 	base, cut := context.WithCancel(context.WithoutCancel(ctx))
@@ -125,11 +147,20 @@ func Start(ctx context.Context, cfg Config) (*App, error) {
 	if watcher != nil {
 		go a.guard.Follow(base, watcher)
 	}
+	if a.admin != nil {
+		a.admin.serve(a.adminHandler(), a.failed)
+	}
 	a.server = newServer(base, a.handler(), log)
 	go a.serve(ln)
 	fmt.Fprintf(cfg.Stdout, "listening on %s\n", a.url)
+	if a.admin != nil {
+		fmt.Fprintf(cfg.Stdout, "for operators: %s\n", a.admin.url)
+	}
 	return a, nil
 }
+
+// jobs are the workers behind /pool/{ms}: few, so that there is something to see.
+var jobs = bulkhead.PoolConfig{Core: 2, Max: 4, KeepAlive: 10 * time.Second, Backlog: 8}
 
 func newServer(base context.Context, h http.Handler, log *slog.Logger) *http.Server {
 	var protocols http.Protocols
@@ -170,6 +201,14 @@ func (a *App) serve(ln net.Listener) {
 // URL returns where the server listens, such as http://127.0.0.1:8080.
 func (a *App) URL() string { return a.url }
 
+// AdminURL returns where operators look, such as http://127.0.0.1:6060/; "" if nowhere.
+func (a *App) AdminURL() string {
+	if a.admin == nil {
+		return ""
+	}
+	return a.admin.url
+}
+
 // Guard returns the Guard that all calls of the server pass, in and out.
 func (a *App) Guard() *watertight.Guard { return a.guard }
 
@@ -179,6 +218,6 @@ func (a *App) Traces() *tracestore.Store { return a.telemetry.Store() }
 // TracerProvider returns what makes the server's spans.
 func (a *App) TracerProvider() trace.TracerProvider { return a.telemetry.Provider() }
 
-// Failed returns a channel that gets the error if the server stops accepting
+// Failed returns a channel that gets the error if one of the listeners stops accepting
 // connections although nobody called Shutdown.
 func (a *App) Failed() <-chan error { return a.failed }

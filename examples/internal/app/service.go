@@ -1,6 +1,8 @@
 package app
 
 import (
+	"context"
+	"errors"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -10,8 +12,10 @@ import (
 	"go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
 	metricnoop "go.opentelemetry.io/otel/metric/noop"
 
+	"github.com/watertight-go/watertight"
 	watertightchi "github.com/watertight-go/watertight/adapters/chi"
 	"github.com/watertight-go/watertight/examples/internal/telemetry"
+	"github.com/watertight-go/watertight/middleware"
 )
 
 // chi routes only the methods that it has been told of. The gateway passes those
@@ -41,6 +45,7 @@ func (a *App) service() http.Handler {
 	get("/delay/{ms}", delay)
 	get("/status/{code}", status)
 	get("/stream/{chunks}", stream)
+	get("/pool/{ms}", a.pooled)
 	r.Handle("/upstream/{name}", a.gateway)
 	r.Handle("/upstream/{name}/*", a.gateway)
 	return r
@@ -71,10 +76,8 @@ const (
 
 // delay answers after the given number of milliseconds.
 func delay(w http.ResponseWriter, r *http.Request) {
-	ms, err := strconv.ParseUint(chi.URLParam(r, "ms"), 10, 32)
-	d := time.Duration(ms) * time.Millisecond
-	if err != nil || d > maxDelay {
-		text(w, http.StatusBadRequest, "want /delay/MS with MS a number of milliseconds from 0 to "+strconv.FormatInt(maxDelay.Milliseconds(), 10))
+	d, ok := wanted(w, r, "/delay/MS")
+	if !ok {
 		return
 	}
 	if !sleep(r, d) {
@@ -84,6 +87,44 @@ func delay(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	text(w, http.StatusOK, "slept "+d.String())
+}
+
+// wanted returns the delay that the path asks for. Without one it has answered.
+func wanted(w http.ResponseWriter, r *http.Request, want string) (time.Duration, bool) {
+	ms, err := strconv.ParseUint(chi.URLParam(r, "ms"), 10, 32)
+	d := time.Duration(ms) * time.Millisecond
+	if err != nil || d > maxDelay {
+		text(w, http.StatusBadRequest, "want "+want+" with MS a number of milliseconds from 0 to "+strconv.FormatInt(maxDelay.Milliseconds(), 10))
+		return 0, false
+	}
+	return d, true
+}
+
+// pooled does what delay does, as a task of the pool.
+func (a *App) pooled(w http.ResponseWriter, r *http.Request) {
+	d, ok := wanted(w, r, "/pool/MS")
+	if !ok {
+		return
+	}
+	err := a.jobs.Do(r.Context(), func(ctx context.Context) error {
+		t := time.NewTimer(d)
+		defer t.Stop()
+		select {
+		case <-t.C:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	})
+	var rejected *watertight.RejectedError
+	switch {
+	case errors.As(err, &rejected):
+		middleware.WriteRejection(w, r, rejected)
+	case err != nil:
+		text(w, http.StatusServiceUnavailable, "interrupted")
+	default:
+		text(w, http.StatusOK, "a worker slept "+d.String())
+	}
 }
 
 // status answers with the given status.

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/watertight-go/watertight/examples/internal/app"
+	"github.com/watertight-go/watertight/policy"
 )
 
 func TestRoutes(t *testing.T) {
@@ -27,6 +28,9 @@ func TestRoutes(t *testing.T) {
 		{"/delay/0", 200, "slept 0s\n"},
 		{"/delay/20", 200, "slept 20ms\n"},
 		{"/delay/600001", 400, "*"},
+		{"/pool/20", 200, "a worker slept 20ms\n"},
+		{"/pool/600001", 400, "*"},
+		{"/pool/x", 400, "*"},
 		{"/delay/-1", 400, "*"},
 		{"/delay/+1", 400, "*"},
 		{"/delay/1.5", 400, "*"},
@@ -252,4 +256,28 @@ func TestDelayDelays(t *testing.T) {
 	const ms = 30
 	do(t, http.MethodGet, a.URL()+"/delay/"+strconv.Itoa(ms))
 	assert.GreaterOrEqual(t, time.Since(began), ms*time.Millisecond)
+}
+
+// More than the workers and their backlog can take is refused, by the pool.
+func TestPool(t *testing.T) {
+	a := start(t, "", app.Config{})
+	running := make([]<-chan reply, 12)
+	for i := range running {
+		running[i] = later(t, http.MethodGet, a.URL()+"/pool/600000")
+	}
+	eventually(t, func() bool {
+		p := compartment(a, "jobs", "").Pool
+		return p.Active == 4 && p.Queued == 8
+	}, "the pool should be full")
+	got := do(t, http.MethodGet, a.URL()+"/pool/0")
+	assert.Equal(t, http.StatusServiceUnavailable, got.StatusCode)
+	assert.Equal(t, "full", got.reason())
+	assert.EqualValues(t, 1, compartment(a, "jobs", "").Rejected["full"])
+}
+
+func TestPoolsNameIsTaken(t *testing.T) {
+	set, err := policy.Parse("test.yaml", []byte("version: 1\npolicies: [{name: jobs, bulkhead: {maxConcurrent: 1}}]\n"))
+	require.NoError(t, err)
+	_, err = app.Start(t.Context(), app.Config{Policies: set, Admin: "127.0.0.1:0"})
+	require.ErrorContains(t, err, `"jobs"`)
 }

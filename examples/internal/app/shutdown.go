@@ -42,6 +42,7 @@ func (a *App) Shutdown(ctx context.Context) error {
 		_ = a.guard.Drain(left)
 	}
 	a.gateway.close()
+	a.closeAdmin() // after all else: operators may watch how it drains
 	a.guard.Close()
 
 	flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushing)

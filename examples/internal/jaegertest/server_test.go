@@ -154,7 +154,7 @@ func TestServer(t *testing.T) {
 	open := sync.OnceFunc(func() { close(opened) })
 	defer open() // or the upstream would wait for its requests
 
-	server := run(t, nil, build(t, "server"), "-addr", "127.0.0.1:0", "-policy", file, "-otlp", j.otlp, "-upstream", "gate="+upstream.URL)
+	server := run(t, nil, build(t, "server"), "-addr", "127.0.0.1:0", "-admin", "", "-policy", file, "-otlp", j.otlp, "-upstream", "gate="+upstream.URL)
 	base := server.says(t, `listening on (\S+)\n`)
 	gate := base + "/upstream/gate/"
 

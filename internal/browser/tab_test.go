@@ -241,6 +241,13 @@ func (tb *tab) click(selector string) {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(tb.ctx, patience)
 	defer cancel()
+	require.NoError(tb, chromedp.Do(ctx, chromedp.ScrollIntoView(chromedp.CSS(selector))), "%s", selector)
+	top := eval[string](tb, `((e) => {
+		const box = e.getBoundingClientRect();
+		const top = document.elementFromPoint(box.x + box.width / 2, box.y + box.height / 2);
+		return top === e || e.contains(top) ? '' : (top || document.body).outerHTML.slice(0, 200);
+	})(document.querySelector(`+quote(selector)+`))`)
+	require.Empty(tb, top, "this is in front of %s", selector)
 	require.NoError(tb, chromedp.Do(ctx, chromedp.Click(chromedp.CSS(selector))), "%s", selector)
 }
 

@@ -114,8 +114,9 @@ function setHull(h, c) {
   h.classList.toggle('nolimit', !u.limit);
   h.classList.toggle('noqueue', !u.places && !u.queued);
   const share = u.limit ? Math.min(1, u.taken / u.limit) : 0;
-  tank.classList.toggle('full', u.limit > 0 && u.taken >= u.limit);
-  tank.classList.toggle('high', u.limit > 0 && u.taken < u.limit && u.taken >= 0.8 * u.limit);
+  const limits = u.limit > 0 && c.mode !== 'observe';
+  tank.classList.toggle('full', limits && u.taken >= u.limit);
+  tank.classList.toggle('high', limits && u.taken < u.limit && u.taken >= 0.8 * u.limit);
   tank.classList.toggle('fine', u.limit > 50);
   style(tank, '--n', Math.max(1, u.limit));
   style(tank.firstChild, 'transform', `scaleX(${share.toFixed(3)})`);
@@ -571,6 +572,8 @@ function renderDetails() {
   const r = view.selected && rows.find((x) => x.c.id === view.selected);
   document.querySelector('main').classList.toggle('split', !!view.selected);
   box.hidden = !view.selected;
+  attr(skip, 'href', view.selected ? '#details' : '#compartments');
+  set(skip, view.selected ? 'Skip to the details' : 'Skip to the compartments');
   if (!view.selected) return;
   attr(box, 'data-id', view.selected);
   if (!details) details = makeDetails();
@@ -814,6 +817,13 @@ function sortBy(column) {
   changed();
 }
 
+const skip = document.querySelector('.skip');
+skip.addEventListener('click', (e) => {
+  e.preventDefault(); // the fragment is the view's
+  const to = view.selected ? $('details') : $('compartments');
+  to.focus();
+  to.scrollIntoView();
+});
 $('pause').addEventListener('click', pause);
 $('filter').addEventListener('input', (e) => { view.text = e.target.value.trim(); view.limit = 100; saveView(); render(); });
 $('side').addEventListener('change', (e) => { view.side = e.target.value; changed(); });

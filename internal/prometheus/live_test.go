@@ -59,7 +59,7 @@ func TestIncident(t *testing.T) {
 	keepCalling(t, 2, base+"/status/200")      // would be refused
 	keepCalling(t, 1, base+"/upstream/fails/") // until its breaker opens
 	keepCalling(t, 1, base+"/upstream/works/")
-	keepCalling(t, 5, base+"/pool/20")
+	keepCalling(t, 14, base+"/pool/20") // more than the workers and their backlog
 
 	write(t, policies, incident+"  - {name: more, match: [{path: /more}], bulkhead: {maxConcurrent: 1}}\n")
 	requireSeries(t, p, `watertight_policy_reloads_total{watertight_result="ok"} > 0`)

@@ -258,7 +258,7 @@ func TestSeriesGoWithTheirCompartment(t *testing.T) {
 // Calls come and go, keys are evicted and return, policies are swapped: what a counter
 // shows falls only when it begins anew, and then it counts what came since.
 func TestCountersCountUp(t *testing.T) {
-	s := newScraped(t, everything, opts...)
+	s := newScraped(t, everything)
 	files := []string{everything, strings.Replace(everything, "header:X-Key", "header:X-Other", 1), strings.Replace(everything, "name: hosts", "name: others", 1)}
 	began := map[string]int{} // how often
 	before := map[string]float64{}

@@ -35,7 +35,12 @@ func (g *Guard) Admit(ctx context.Context, req *policy.Request) (c Call, err err
 		return g.passExempt(ctx, sd.exempt, outer), nil
 	}
 	gen := g.current.Load()
-	d := g.decide(gen.set, req, o)
+	var d policy.Decision
+	if o.policy == "" {
+		d = gen.set.Match(req)
+	} else {
+		d = g.decide(ctx, gen.set, req, o)
+	}
 	if d.Exempt != nil {
 		return g.passExempt(ctx, gen.place(d.Exempt, req.Side).fixed, outer), nil
 	}
@@ -44,7 +49,7 @@ func (g *Guard) Admit(ctx context.Context, req *policy.Request) (c Call, err err
 	}
 
 	c.g, c.side, c.ctx, c.hookCtx, c.runCtx, c.outer = g, sd, ctx, ctx, ctx, outer
-	c.enter(gen, req, d)
+	changes := c.enter(gen, req, &d)
 	if !c.bulkhead.taken() && !c.breaker.taken() {
 		// Everything that would decide has let this request in before.
 		return c, nil
@@ -61,7 +66,7 @@ func (g *Guard) Admit(ctx context.Context, req *policy.Request) (c Call, err err
 			c.giveBack()
 		}
 	}()
-	if err = c.admit(req); err != nil {
+	if err = c.admit(req, changes); err != nil {
 		return c, err
 	}
 	admitted = true
@@ -104,37 +109,40 @@ func (g *Guard) passUnlimited(ctx context.Context, req *policy.Request, sd *side
 }
 
 // enter finds the compartments of the decision that the request is not in
-// already, and pins them.
-func (c *Call) enter(gen *generation, req *policy.Request, d policy.Decision) {
+// already, and pins them. It returns what the tables did for that.
+func (c *Call) enter(gen *generation, req *policy.Request, d *policy.Decision) (changes []tableChange) {
 	if c.outer != nil && !req.RouteKnown {
-		d = c.outer.trusted(req, d)
+		c.outer.trust(req, d)
 	}
 	var buf [128]byte
 	if d.Breaker != nil {
-		c.breaker = gen.enter(buf[:0], req, d.Breaker, d.BreakerPattern)
+		c.breaker, changes = gen.enter(buf[:0], req, d.Breaker, d.BreakerPattern)
 	}
 	if d.Bulkhead != nil {
 		if d.Bulkhead == d.Breaker {
 			c.bulkhead = c.breaker
 		} else {
-			c.bulkhead = gen.enter(buf[:0], req, d.Bulkhead, d.BulkheadPattern)
+			var more []tableChange
+			c.bulkhead, more = gen.enter(buf[:0], req, d.Bulkhead, d.BulkheadPattern)
+			changes = append(changes, more...)
 		}
 	}
 	if c.outer != nil {
 		c.dropEntered()
 	}
+	return changes
 }
 
 // enter returns the compartment of a rule for req, pinned.
-func (g *generation) enter(buf []byte, req *policy.Request, r *policy.Rule, pattern string) seat {
+func (g *generation) enter(buf []byte, req *policy.Request, r *policy.Rule, pattern string) (_ seat, changes []tableChange) {
 	p := g.place(r, req.Side)
 	c := p.fixed
 	if c != nil {
 		c.meet()
 	} else {
-		c = p.table.acquire(r.AppendKey(buf, req, pattern))
+		c, changes = p.table.acquire(r.AppendKey(buf, req, pattern))
 	}
-	return seat{c, c.limits.Load()}
+	return seat{c, c.limits.Load()}, changes
 }
 
 func (c *compartment) unpin() {
@@ -151,19 +159,23 @@ type refusal struct {
 }
 
 // admit takes the call through its breaker and its bulkhead. On an error the
-// call may still hold some of what it took.
-func (c *Call) admit(req *policy.Request) error {
+// call may still hold some of what it took. It tells what became of tables first.
+func (c *Call) admit(req *policy.Request, changes []tableChange) error {
 	decides := c.bulkhead.compartment
 	if decides == nil {
 		decides = c.breaker.compartment
 	}
-	if err := c.ctx.Err(); err != nil {
-		c.leave(decides)
-		return err
-	}
+	gone := c.ctx.Err()
 	if h := c.g.hooks; h != nil {
-		c.hookCtx, c.derived = h.arrive(c.ctx, req)
-		c.runCtx = c.hookCtx
+		if gone == nil {
+			c.hookCtx, c.derived = h.arrive(c.ctx, req)
+			c.runCtx = c.hookCtx
+		}
+		h.tableChanges(c.hookCtx, changes)
+	}
+	if gone != nil {
+		c.leave(decides)
+		return gone
 	}
 	// A request that is inside already, in another compartment, is not a new
 	// one: draining lets it finish.
@@ -188,6 +200,7 @@ func (c *Call) admit(req *policy.Request) error {
 		c.counter = decides
 	}
 	decides.granted.Add(1)
+	c.exposed()
 	return nil
 }
 
@@ -231,6 +244,7 @@ func (c *Call) acquire() error {
 	waited := info.Position > 0
 	if waited {
 		b.noteWait(info.Waited)
+		b.pressure.note(info.Arrived, info.Arrived.Add(info.Waited))
 	}
 	if waited && c.g.hooks != nil {
 		c.g.hooks.wait(c.hookCtx, WaitEvent{
@@ -246,6 +260,10 @@ func (c *Call) acquire() error {
 		if !refused {
 			c.leave(b.compartment)
 			return err
+		}
+		if reason == policy.ReasonFull {
+			now := time.Now()
+			b.pressure.note(now, now)
 		}
 		return c.reject(b.compartment, reason, err, refusal{limit: info.Limit, inFlight: info.InFlight, queued: info.Queued})
 	}

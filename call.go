@@ -2,7 +2,6 @@ package watertight
 
 import (
 	"context"
-	"log/slog"
 	"time"
 
 	"github.com/watertight-go/watertight/breaker"
@@ -39,6 +38,7 @@ type Call struct {
 
 	left *compartment // of a call that was not admitted because its caller left
 
+	ticket   uint32          // among the faults of breaker, while the call may become overdue; 0: not there
 	judged   breaker.Outcome // by Judge; 0: not
 	gated    bool            // counted at the side's gate
 	settled  bool
@@ -89,7 +89,7 @@ func (c *Call) MarkedContext() (ctx context.Context, derived bool) {
 func (c *Call) Release() { c.release(false) }
 
 // Leak is Release for a response body that was dropped without being closed:
-// it is counted, and reported once for each compartment.
+// it is counted and logged.
 func (c *Call) Leak() {
 	if c.released {
 		return
@@ -98,12 +98,12 @@ func (c *Call) Leak() {
 	if by == nil {
 		by = c.counter
 	}
-	// Counted before, so that whoever sees the permit back sees why.
-	first := by != nil && by.leaked.Add(1) == 1
+	if by != nil {
+		by.leaked.Add(1) // before, so that whoever sees the permit back sees why
+	}
 	c.release(true)
-	if first {
-		c.g.report(slog.LevelWarn, "watertight: a response body was dropped without Close; its permit was held until the garbage collector found it",
-			"policy", by.Policy, "side", by.Side.String())
+	if by != nil {
+		c.g.logs.leaked(c.runCtx, by)
 	}
 }
 
@@ -119,7 +119,7 @@ func (c *Call) release(leaked bool) {
 	c.giveBack()
 	c.tellTimedOut()
 	if h := c.g.hooks; h != nil && c.bulkhead.taken() {
-		h.release(c.granted, c.bulkhead.Compartment, leaked)
+		h.release(&c.granted, c.bulkhead.Compartment, leaked)
 	}
 }
 
@@ -135,6 +135,7 @@ func (c *Call) giveBack() {
 	}
 	if c.breaker.taken() && !c.settled {
 		c.settled = true
+		c.safe()
 		// Not Cancel: a change of state that is due has been seen by this call.
 		c.watch.Done(c.hookCtx, breaker.Ignored)
 	}

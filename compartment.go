@@ -37,6 +37,10 @@ type compartment struct {
 	evicted  atomic.Uint64 // how many compartments add has counted
 	inFlight atomic.Int64  // only where there is no bulkhead to ask
 	waits    atomic.Pointer[waits]
+	pressure pressure
+
+	lastTransition atomic.Pointer[TransitionSnapshot] // of the breaker; nil: none yet
+	faults         atomic.Pointer[faults]             // nil: none yet, or no hook asks
 
 	// What follows belongs to the table and its lock.
 	refs       int           // calls that hold the compartment, queued ones included

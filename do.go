@@ -69,7 +69,7 @@ func (g *Guard) Do(ctx context.Context, name string, fn func(ctx context.Context
 	// Before admit, for a hook that ends the goroutine and a context that
 	// panics: what the call does not hold is not given back.
 	defer call.Release()
-	if err := call.admit(&policy.Request{Side: policy.Client}); err != nil {
+	if err := call.admit(&policy.Request{Side: policy.Client}, nil); err != nil {
 		return err
 	}
 	return call.run(fn)

@@ -66,8 +66,9 @@ func TestDroppedCountsStayInTheSum(t *testing.T) {
 			d := g.Snapshot().Dropped
 			require.Len(t, d, 1)
 			assert.Equal(t, watertight.CompartmentSnapshot{
-				Policy: "p", Side: "server", Per: "route", Granted: d[0].Granted, Rejected: d[0].Rejected,
+				Policy: "p", Side: "server", Per: "route", Granted: d[0].Granted, Rejected: d[0].Rejected, Evicted: d[0].Evicted,
 			}, d[0])
+			assert.Positive(t, d[0].Evicted)
 			return
 		default:
 		}
@@ -96,7 +97,7 @@ func TestDroppedCountsAreWhatTheyWere(t *testing.T) {
 		require.EqualValues(t, 1, want.Leaked)
 		require.NotEmpty(t, want.Waits)
 		admit(t, g, on("/b")).Release()
-		want.Key, want.Bulkhead = "", nil
+		want.Key, want.Bulkhead, want.Evicted = "", nil, 1
 		assert.Equal(t, []watertight.CompartmentSnapshot{want}, g.Snapshot().Dropped)
 	})
 }

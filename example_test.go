@@ -156,6 +156,7 @@ func ExampleGuard_Snapshot() {
 
 	snapshot := wt.Snapshot()
 	snapshot.Policies.Since = time.Time{} // else the output would be another each time
+	snapshot.Compartments[0].Bulkhead.PressedSince = nil
 	text, err := json.MarshalIndent(snapshot, "", "  ")
 	if err != nil {
 		fmt.Println(err)
@@ -207,11 +208,16 @@ func ExampleGuard_Snapshot() {
 	//         "maxFailureRate": 50,
 	//         "maxSlowCallRate": 0,
 	//         "slowCallMs": 0,
-	//         "minCalls": 20
+	//         "minCalls": 20,
+	//         "probes": 10,
+	//         "failed": 0,
+	//         "slow": 0
 	//       }
 	//     }
 	//   ],
-	//   "transitions": []
+	//   "transitions": [],
+	//   "draining": false,
+	//   "closed": false
 	// }
 }
 

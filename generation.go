@@ -1,6 +1,8 @@
 package watertight
 
 import (
+	"time"
+
 	"github.com/watertight-go/watertight/breaker"
 	"github.com/watertight-go/watertight/bulkhead"
 	"github.com/watertight-go/watertight/policy"
@@ -118,7 +120,9 @@ func (g *Guard) settleIn(p place, r *policy.Rule, s policy.Side, d policy.Defaul
 		return p
 	}
 	if p.table == nil || !p.table.divides(r) {
-		return place{table: newTable(r, s, d.MaxCompartments, d.Idle, g.build)}
+		t := newTable(r, s, d.MaxCompartments, d.Idle, g.build)
+		t.told = g.hooks.watchTables()
+		return place{table: t}
 	}
 	for _, c := range p.table.change(r, d.MaxCompartments, d.Idle) {
 		g.change(c, r)
@@ -207,7 +211,11 @@ func (g *Guard) change(c *compartment, r *policy.Rule) {
 	}
 	l.changeBulkhead(r.Bulkhead, r.Mode)
 	l.changeDryRun(r, c)
+	before := l.breaker
 	l.changeBreaker(r.Breaker, r.Bulkhead, g.listener(c))
+	if f := c.faults.Load(); f != nil && l.breaker != before {
+		f.reset(time.Now())
+	}
 	l.rule = r
 	c.limits.Store(&l)
 }
@@ -297,12 +305,12 @@ func initialState(f policy.Force) breaker.State {
 // listener returns what hears of the transitions of a compartment's breaker.
 func (g *Guard) listener(c *compartment) func(breaker.Transition) {
 	return func(t breaker.Transition) {
-		g.history.add(c.Compartment, t)
+		c.lastTransition.Store(g.history.add(c.Compartment, t))
 		if t.To == breaker.Open || t.To == breaker.ForcedOpen {
 			c.trips.Add(1)
 		}
 		if g.hooks != nil {
-			g.hooks.transition(t.Context, TransitionEvent{Compartment: c.Compartment, Transition: t, Mode: c.limits.Load().rule.Mode})
+			g.hooks.tellTransition(c, t)
 		}
 	}
 }

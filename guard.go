@@ -1,8 +1,8 @@
 package watertight
 
 import (
-	"context"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 
 	"github.com/watertight-go/watertight/policy"
@@ -16,7 +16,7 @@ import (
 type Guard struct {
 	current atomic.Pointer[generation]
 	hooks   *hookSets // nil: none
-	logger  *slog.Logger
+	logs    *logs
 	sides   [2]side
 	pools   pools
 	reloads reloads
@@ -65,10 +65,11 @@ func WithHooks(h Hooks) Option {
 	return optionFunc(func(o *options) { o.hooks = append(o.hooks, h) })
 }
 
-// WithLogger sets where the Guard reports what somebody should mend: a policy
-// that is likely not meant, a hook that panicked, a response body that was never
-// closed. The default, also for
-// nil, is slog.Default() at the time of the report; the last one given wins.
+// WithLogger sets where the Guard reports which policies came into force or could
+// not, and what somebody should mend: a policy that is likely not meant, a hook that
+// panicked, a response body that was never closed. The records are listed in
+// docs/logs.md; package metrics adds those about calls and breakers. The default,
+// also for nil, is slog.Default() at the time of the report; the last one given wins.
 func WithLogger(l *slog.Logger) Option {
 	return optionFunc(func(o *options) {
 		if l != nil {
@@ -87,9 +88,11 @@ func New(set *policy.Set, opts ...Option) *Guard {
 	if set == nil {
 		set = new(policy.Set)
 	}
-	g := &Guard{logger: o.logger}
+	g := &Guard{logs: newLogs(o.logger)}
 	if len(o.hooks) > 0 {
-		g.hooks = &hookSets{sets: o.hooks, report: g.report}
+		g.hooks = &hookSets{sets: o.hooks, logs: g.logs}
+		g.hooks.faults = slices.ContainsFunc(o.hooks, func(h Hooks) bool { return h.Fault != nil })
+		g.logs.hooks = g.hooks
 	}
 	for _, s := range []policy.Side{policy.Server, policy.Client} {
 		sd := &g.sides[sideIndex(s)]
@@ -105,8 +108,9 @@ func New(set *policy.Set, opts ...Option) *Guard {
 	return g
 }
 
-// Close calls what the hooks' Attach returned, the first time only. It leaves
-// calls alone: see [Guard.Drain] for those.
+// Close calls what the hooks' Attach returned, and logs how many records were left
+// out that nothing was said of yet; the first time only. It leaves calls alone: see
+// [Guard.Drain] for those.
 func (g *Guard) Close() {
 	if g.closed.Swap(true) {
 		return
@@ -114,18 +118,8 @@ func (g *Guard) Close() {
 	for _, detach := range g.detach {
 		detach()
 	}
+	g.logs.flush()
 }
 
 // Policies returns the set that is in force.
 func (g *Guard) Policies() *policy.Set { return g.current.Load().set }
-
-// report logs. A logger that panics has nobody to be reported to, and is no
-// reason to fail the call that it would have told of.
-func (g *Guard) report(level slog.Level, msg string, args ...any) {
-	defer func() { _ = recover() }()
-	l := g.logger
-	if l == nil {
-		l = slog.Default()
-	}
-	l.Log(context.Background(), level, msg, args...)
-}

@@ -89,6 +89,8 @@ policies:
 	c := compartment(t, g, "all", "/slow")
 	assert.EqualValues(t, 2, c.Granted)
 	assert.EqualValues(t, 1, c.Rejected["full"])
+	assert.NotNil(t, c.Bulkhead.PressedSince, "somebody was refused a moment ago")
+	c.Bulkhead.PressedSince = nil
 	assert.Equal(t, &watertight.BulkheadSnapshot{Limit: 1, Peak: 1}, c.Bulkhead)
 	assert.Nil(t, c.Breaker)
 }

@@ -34,7 +34,8 @@ type TransitionSnapshot struct {
 	OpenForMs    int64     `json:"openForMs"` // how long it was to stay open; 0 unless To is "open"
 }
 
-func (h *history) add(c Compartment, t breaker.Transition) {
+// add returns what it has added.
+func (h *history) add(c Compartment, t breaker.Transition) *TransitionSnapshot {
 	s := TransitionSnapshot{
 		Time:         t.At,
 		Policy:       c.Policy,
@@ -53,10 +54,11 @@ func (h *history) add(c Compartment, t breaker.Transition) {
 	defer h.mu.Unlock()
 	if len(h.ring) < historyLength {
 		h.ring = append(h.ring, s)
-		return
+		return &s
 	}
 	h.ring[h.next] = s
 	h.next = (h.next + 1) % historyLength
+	return &s
 }
 
 // latest returns the transitions, the oldest first.

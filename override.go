@@ -84,14 +84,13 @@ func overrideOf(ctx context.Context, side policy.Side) override {
 }
 
 // decide finds the policies for a call that is not unlimited.
-func (g *Guard) decide(set *policy.Set, req *policy.Request, o override) policy.Decision {
+func (g *Guard) decide(ctx context.Context, set *policy.Set, req *policy.Request, o override) policy.Decision {
 	if o.policy != "" {
 		if d, ok := set.MatchNamed(o.policy, req); ok {
 			return d
 		}
 		if !g.misnamed.Swap(true) {
-			g.report(slog.LevelWarn, "watertight: WithPolicy names a policy that this side does not have; the policies that match hold instead. Other such calls are not logged",
-				"policy", o.policy, "side", req.Side.String())
+			g.logs.report(ctx, slog.LevelWarn, misnamedMessage, slog.String("policy", o.policy), slog.String("side", req.Side.String()))
 		}
 	}
 	return set.Match(req)

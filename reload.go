@@ -60,11 +60,16 @@ func (g *Guard) Reload(set *policy.Set) {
 	}
 	g.reloads.turn.Lock()
 	defer g.reloads.turn.Unlock()
+	old := g.current.Load()
 	g.install(set)
 	g.reloads.note(func(s *PolicyStatus) { s.Reloads, s.Error = s.Reloads+1, "" })
-	g.report(slog.LevelInfo, "watertight: policies reloaded", "version", set.Version(), "policies", len(set.Rules()))
-	g.warn(set)
+	if g.logs.reloaded(set.Version(), len(set.Rules())) {
+		g.warn(set)
+	}
 	if g.hooks != nil {
+		for _, e := range limitChanges(old, g.current.Load()) {
+			g.hooks.limitChange(context.Background(), e)
+		}
 		g.hooks.reload(ReloadEvent{Version: set.Version()})
 	}
 }
@@ -75,7 +80,7 @@ func (g *Guard) ReloadFailed(err error) {
 	g.reloads.turn.Lock()
 	defer g.reloads.turn.Unlock()
 	g.reloads.note(func(s *PolicyStatus) { s.Failed, s.Error = s.Failed+1, err.Error() })
-	g.report(slog.LevelError, "watertight: the new policies are not in force, those before stay", "error", err.Error())
+	g.logs.reloadFailed(g.Policies().Version(), err)
 	if g.hooks != nil {
 		g.hooks.reload(ReloadEvent{Version: g.Policies().Version(), Err: err})
 	}
@@ -134,7 +139,7 @@ func (r *reloads) note(change func(*PolicyStatus)) {
 // warn logs what is allowed in a set but hardly meant.
 func (g *Guard) warn(set *policy.Set) {
 	for _, w := range set.Warnings() {
-		g.report(slog.LevelWarn, "watertight: "+w.Error())
+		g.logs.write(context.Background(), slog.LevelWarn, policyMessage, slog.String("warning", w.Error()))
 	}
 }
 

@@ -22,6 +22,9 @@ type Snapshot struct {
 	// the sum of a policy's counts does not fall while the policy divides its calls by
 	// the same.
 	Dropped []CompartmentSnapshot `json:"dropped,omitempty"`
+
+	Draining bool `json:"draining"` // [Guard.Drain] has been called
+	Closed   bool `json:"closed"`   // [Guard.Close] has been called
 }
 
 // A CompartmentSnapshot is one compartment of a [Snapshot]. Each call is
@@ -59,6 +62,10 @@ type BulkheadSnapshot struct {
 
 	MaxQueue  int   `json:"maxQueue"`
 	MaxWaitMs int64 `json:"maxWaitMs"` // rounded up
+
+	// Since when calls have not found a permit free, as far as those tell that have
+	// waited or were refused; nil if there was none for ten seconds.
+	PressedSince *time.Time `json:"pressedSince,omitempty"`
 }
 
 // A BreakerSnapshot is the breaker of a [CompartmentSnapshot].
@@ -77,6 +84,15 @@ type BreakerSnapshot struct {
 	MaxSlowCallRate float64 `json:"maxSlowCallRate"` // likewise; 0 without slowCall
 	SlowCallMs      int64   `json:"slowCallMs"`      // rounded up; 0: no call is slow
 	MinCalls        int     `json:"minCalls"`
+	Probes          int     `json:"probes"` // how many calls decide in half-open
+
+	// The calls of the window that failed, and those that were slow: a call may be both.
+	Failed int `json:"failed"`
+	Slow   int `json:"slow"`
+
+	// The latest change of state: since when it is in this one, and why. nil: there was
+	// none yet, or it was in another compartment for the same key.
+	Last *TransitionSnapshot `json:"last,omitempty"`
 }
 
 // Snapshot returns what every compartment looks like now, in the order of the
@@ -88,7 +104,13 @@ type BreakerSnapshot struct {
 // calls that look up theirs wait for as long as it takes to list them.
 func (g *Guard) Snapshot() Snapshot {
 	gen, status, gone := g.look()
-	out := Snapshot{Version: 1, Policies: status, Compartments: []CompartmentSnapshot{}}
+	out := Snapshot{
+		Version:      1,
+		Policies:     status,
+		Compartments: []CompartmentSnapshot{},
+		Draining:     !g.Ready(),
+		Closed:       g.closed.Load(),
+	}
 	groups, dropped := g.compartments(gen, gone)
 	out.Dropped = dropped
 	for _, group := range groups {
@@ -170,7 +192,7 @@ func (c *compartment) snapshot() CompartmentSnapshot {
 	}
 	s.ofObserver(c, &l)
 	if l.bulkhead != nil {
-		s.ofBulkhead(&l)
+		s.ofBulkhead(c, &l)
 	}
 	if c.pool != nil {
 		s.ofPool(c.pool.Snapshot())
@@ -185,11 +207,15 @@ func (c *compartment) snapshot() CompartmentSnapshot {
 			Overdue:      b.Overdue,
 			ProbesLeft:   b.ProbesLeft,
 			Attempt:      b.Attempt,
+			Failed:       b.Failed,
+			Slow:         b.Slow,
+			Last:         c.lastTransition.Load(),
 
 			OpenRemainingMs: milliseconds(b.OpenRemaining),
 			MaxFailureRate:  l.breakerRule.FailureRate,
 			SlowCallMs:      milliseconds(l.breakerRule.SlowCall),
 			MinCalls:        l.breakerRule.MinCalls,
+			Probes:          l.breakerRule.HalfOpen.Calls,
 		}
 		if l.breakerRule.SlowCall > 0 {
 			s.Breaker.MaxSlowCallRate = l.breakerRule.SlowCallRate
@@ -200,7 +226,7 @@ func (c *compartment) snapshot() CompartmentSnapshot {
 
 // ofBulkhead fills in the bulkhead, and who is inside by its permits: also of one that
 // the policy has lost.
-func (s *CompartmentSnapshot) ofBulkhead(l *limits) {
+func (s *CompartmentSnapshot) ofBulkhead(c *compartment, l *limits) {
 	b := l.bulkhead.Snapshot()
 	s.InFlight += int64(b.InFlight)
 	if l.rule.Bulkhead == nil {
@@ -213,6 +239,8 @@ func (s *CompartmentSnapshot) ofBulkhead(l *limits) {
 		Peak:      b.Peak,
 		MaxQueue:  l.bulkheadRule.MaxQueue,
 		MaxWaitMs: milliseconds(l.bulkheadRule.MaxWait),
+
+		PressedSince: c.pressure.began(time.Now()),
 	}
 }
 

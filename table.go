@@ -30,6 +30,7 @@ type table struct {
 	side   policy.Side
 	per    policy.Per
 	header string    // of policy.PerHeader
+	told   bool      // somebody wants to be told of changes
 	origin time.Time // instants below are durations since then
 	build  func(was, r *policy.Rule, s policy.Side, key string) *compartment
 
@@ -47,6 +48,7 @@ type table struct {
 	first, last *compartment
 	closed      bool         // new bulkheads are born closed
 	dropped     *compartment // has what those that were dropped had counted; nil: none was
+	overflowing bool         // the latest new key had to share
 }
 
 // newTable returns an empty table. Its compartments come from build, which is called
@@ -76,8 +78,9 @@ func (t *table) change(r *policy.Rule, max int, idle time.Duration) []*compartme
 	return t.all()
 }
 
-// acquire returns the compartment of key, pinned until release.
-func (t *table) acquire(key []byte) *compartment {
+// acquire returns the compartment of key, pinned until release, and what was done for
+// a new one.
+func (t *table) acquire(key []byte) (*compartment, []tableChange) {
 	t.mu.Lock()
 	c, ok := t.byKey[string(key)]
 	if ok {
@@ -87,7 +90,7 @@ func (t *table) acquire(key []byte) *compartment {
 	if !ok {
 		return t.insert(key)
 	}
-	return c
+	return c, nil
 }
 
 func (t *table) pinLocked(c *compartment) {
@@ -105,15 +108,32 @@ func (t *table) pinLocked(c *compartment) {
 // the answer is worth nothing. If none came, the answer still holds: while no
 // call holds a compartment and no reload changes it, its breaker neither leaves the
 // closed state nor comes back to it.
-func (t *table) insert(key []byte) *compartment {
+func (t *table) insert(key []byte) (_ *compartment, changes []tableChange) {
 	now := time.Since(t.origin)
 	for {
-		c, other, rest := t.insertIfRoom(key, now)
+		c, other, overflow := t.insertIfRoom(key, now)
 		if c != nil {
-			return c
+			if overflow != nil {
+				changes = append(changes, tableChange{overflow: overflow})
+			}
+			return c, changes
 		}
-		t.drop(other, rest, other.forgettable())
+		if t.drop(other, other.forgettable()) && t.told {
+			changes = append(changes, tableChange{evict: &EvictEvent{
+				Compartment: other.Compartment,
+				Cause:       other.cause,
+				Rested:      max(0, now-other.since),
+			}})
+		}
 	}
+}
+
+// A resting compartment is one that must go to make room.
+type resting struct {
+	*compartment
+	number uint64        // of its rest
+	since  time.Duration // when that began
+	cause  string        // why it must go
 }
 
 // forgettable reports whether c, built anew, would be what it is: its breaker is
@@ -123,9 +143,9 @@ func (c *compartment) forgettable() bool {
 	return l.rule.Breaker == nil || l.breakerRule.Force != policy.ForceNone || l.breaker.State() == breaker.Closed
 }
 
-// insertIfRoom returns the compartment of key, pinned; or else the one that must
-// go first, and the number of its rest.
-func (t *table) insertIfRoom(key []byte, now time.Duration) (c, other *compartment, rest uint64) {
+// insertIfRoom returns the compartment of key, pinned; or else the one that must go
+// first. It also returns what is to be told of the overflow compartment, if something is.
+func (t *table) insertIfRoom(key []byte, now time.Duration) (c *compartment, other resting, overflow *OverflowEvent) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	c, ok := t.byKey[string(key)]
@@ -137,8 +157,13 @@ func (t *table) insertIfRoom(key []byte, now time.Duration) (c, other *compartme
 		c = t.overflowLocked()
 	default:
 		full := len(t.byKey) >= t.max
-		if first := t.first; first != nil && (full || now-first.leftAt > t.idle) {
-			return nil, first, first.rest
+		if first := t.first; first != nil {
+			switch {
+			case now-first.leftAt > t.idle:
+				return nil, resting{first, first.rest, first.leftAt, evictedIdle}, nil
+			case full:
+				return nil, resting{first, first.rest, first.leftAt, evictedBound}, nil
+			}
 		}
 		if full {
 			c = t.overflowLocked()
@@ -146,27 +171,44 @@ func (t *table) insertIfRoom(key []byte, now time.Duration) (c, other *compartme
 			c = t.buildLocked(string(key))
 			t.byKey[c.Key] = c
 		}
+		overflow = t.turnLocked(full)
 	}
 	t.pinLocked(c)
-	return c, nil, 0
+	return c, resting{}, overflow
+}
+
+// turnLocked notes whether a new key had to share, and returns what is to be told if the
+// one before it fared otherwise.
+func (t *table) turnLocked(shares bool) *OverflowEvent {
+	if t.overflowing == shares {
+		return nil
+	}
+	t.overflowing = shares
+	if !t.told {
+		return nil
+	}
+	return &OverflowEvent{Compartment: t.overflow.Compartment, Began: shares, Max: t.max}
 }
 
 // drop ends the rest of a compartment: for good if its breaker is closed, else
-// until the next call. If that rest is over, it does nothing.
-func (t *table) drop(c *compartment, rest uint64, closed bool) {
+// until the next call. If that rest is over, it does nothing. It reports whether the
+// compartment has gone.
+func (t *table) drop(c resting, closed bool) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !c.listed || c.rest != rest {
-		return
+	if !c.listed || c.rest != c.number {
+		return false
 	}
-	t.unlistLocked(c)
-	if closed {
-		delete(t.byKey, c.Key)
-		if t.dropped == nil {
-			t.dropped = &compartment{Compartment: Compartment{Policy: c.Policy, Side: t.side, Per: t.per}}
-		}
-		t.dropped.add(c)
+	t.unlistLocked(c.compartment)
+	if !closed {
+		return false
 	}
+	delete(t.byKey, c.Key)
+	if t.dropped == nil {
+		t.dropped = &compartment{Compartment: Compartment{Policy: c.Policy, Side: t.side, Per: t.per}}
+	}
+	t.dropped.add(c.compartment)
+	return true
 }
 
 func (t *table) overflowLocked() *compartment {

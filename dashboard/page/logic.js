@@ -1,0 +1,516 @@
+// The arithmetic and the wording of the page: no DOM, no clock of its own. Everything that
+// depends on time takes the server's, in milliseconds.
+
+export const REASONS = ['full', 'wait_timeout', 'open', 'draining'];
+export const REASON_WORDS = { full: 'full', wait_timeout: 'timed out waiting', open: 'breaker open', draining: 'shutting down' };
+
+// KEEP is how many samples are kept of each compartment.
+export const KEEP = 120;
+const RATE_WINDOW = 5_000;
+const WAIT_WINDOW = 60_000;
+const WAIT_STEP = 5_000;
+
+// applyDelta returns the document that a delta makes of doc, or null if the delta was made for another one.
+export function applyDelta(doc, delta) {
+  if (!doc || delta.base !== doc.seq) return null;
+  const next = { ...doc };
+  for (const [name, value] of Object.entries(delta)) {
+    if (name === 'base' || name === 'compartments' || name === 'order' || name === 'transitions' || name === 'forgotten') continue;
+    if (value === null) delete next[name];
+    else next[name] = value;
+  }
+  if (delta.compartments || delta.order) {
+    const byID = new Map(doc.compartments.map((c) => [c.id, c]));
+    for (const c of delta.compartments || []) byID.set(c.id, c);
+    const order = delta.order || doc.compartments.map((c) => c.id);
+    next.compartments = order.map((id) => byID.get(id));
+  }
+  if (delta.forgotten || delta.transitions) {
+    next.transitions = doc.transitions.slice(delta.forgotten || 0).concat(delta.transitions || []);
+  }
+  return next;
+}
+
+// A Model is the newest document and what the page remembers of those before.
+export class Model {
+  constructor() {
+    this.doc = null;
+    this.count = 0; // samples so far
+    this.times = new Float64Array(KEEP); // ring: the server's time of each sample
+    this.tracks = new Map();
+  }
+
+  get now() { return this.count ? this.times[(this.count - 1) % KEEP] : 0; }
+
+  // take makes doc the newest. Another instance counts anew, so nothing of the one before is comparable.
+  take(doc) {
+    const time = Date.parse(doc.time);
+    if (!this.doc || this.doc.instance !== doc.instance || time < this.now) {
+      this.tracks.clear();
+      this.count = 0;
+    }
+    const before = this.doc;
+    this.doc = doc;
+    if (this.count && time === this.now) this.count--; // the same sample again, after a reconnect
+    const n = this.count++;
+    this.times[n % KEEP] = time;
+    for (const c of doc.compartments) {
+      let t = this.tracks.get(c.id);
+      if (!t) this.tracks.set(c.id, t = new Track(n));
+      t.push(n, time, c);
+    }
+    if (!before || before.compartments.length !== doc.compartments.length || this.tracks.size > doc.compartments.length) {
+      for (const [id, t] of this.tracks) if (t.last !== n) this.tracks.delete(id);
+    }
+  }
+
+  // still returns a copy that does not change any more.
+  still() {
+    const m = Object.assign(new Model(), { doc: this.doc, count: this.count, times: this.times.slice() });
+    for (const [id, t] of this.tracks) m.tracks.set(id, t.still());
+    return m;
+  }
+
+  // span returns how long the samples are ago that are kept of a compartment, at most.
+  span(id) {
+    const t = this.tracks.get(id);
+    if (!t || !this.count) return 0;
+    return this.now - this.times[Math.max(t.born, this.count - KEEP) % KEEP];
+  }
+
+  // back returns the number of the sample from which a rate up to the newest is taken, or -1.
+  back(track, window) {
+    const n = this.count - 1;
+    let i = n;
+    const first = Math.max(track.from, n - KEEP + 1);
+    while (i > first && this.now - this.times[(i - 1) % KEEP] <= window) i--;
+    if (i === n && i > first) i--;
+    return i < n ? i : -1;
+  }
+
+  // rates returns what happens in a second, over the latest seconds, or null while there is one sample only.
+  rates(id) {
+    const t = this.tracks.get(id);
+    const i = t ? this.back(t, RATE_WINDOW) : -1;
+    if (i < 0) return null;
+    const n = this.count - 1;
+    const seconds = (this.now - this.times[i % KEEP]) / 1000;
+    const per = (ring) => (ring[n % KEEP] - ring[i % KEEP]) / seconds;
+    const out = { granted: per(t.granted), left: per(t.left), observed: per(t.observed), rejected: 0, reasons: {} };
+    REASONS.forEach((r, k) => {
+      out.reasons[r] = per(t.rejected[k]);
+      out.rejected += out.reasons[r];
+    });
+    return out;
+  }
+
+  // waits returns P50 and P99 of those who waited in about the last minute: upper ends of buckets, 0 for
+  // longer than all of them. null: nobody waited.
+  waits(id) {
+    const t = this.tracks.get(id);
+    return t ? t.percentiles() : null;
+  }
+}
+
+// A Track is what is remembered of one compartment: rings by the number of the sample.
+class Track {
+  constructor(n) {
+    this.from = n; // first sample that counts can be compared with
+    this.born = n;
+    this.last = n;
+    this.granted = new Float64Array(KEEP);
+    this.left = new Float64Array(KEEP);
+    this.observed = new Float64Array(KEEP);
+    this.rejected = REASONS.map(() => new Float64Array(KEEP));
+    this.inFlight = new Float32Array(KEEP);
+    this.limit = new Float32Array(KEEP);
+    this.queued = new Float32Array(KEEP);
+    this.waits = []; // of the last minute: {time, counts}, the oldest first
+    this.bounds = [];
+    this.fullSince = 0;
+    this.counts = null;
+  }
+
+  push(n, time, c) {
+    const i = n % KEEP;
+    const before = (n - 1) % KEEP;
+    const bulk = c.bulkhead;
+    this.granted[i] = c.granted;
+    this.left[i] = c.left;
+    this.observed[i] = total(c.observed);
+    REASONS.forEach((r, k) => { this.rejected[k][i] = c.rejected[r] || 0; });
+    this.inFlight[i] = use(c).taken;
+    this.limit[i] = use(c).limit;
+    this.queued[i] = use(c).queued;
+    const counts = (c.waits || []).map((w) => w.count);
+    if (n > this.from) {
+      const fell = this.granted[i] < this.granted[before] || this.left[i] < this.left[before] ||
+        this.rejected.some((r) => r[i] < r[before]) || (this.counts && this.counts.some((x, k) => (counts[k] || 0) < x));
+      if (fell || this.last !== n - 1 && this.last !== n) { // made anew: the counts began at 0
+        this.from = n;
+        this.waits = [];
+      }
+    }
+    if (c.waits && c.waits.length > this.bounds.length) this.bounds = c.waits.map((w) => w.upToMs);
+    this.counts = counts;
+    const newest = this.waits[this.waits.length - 1];
+    if (!newest || time - newest.time >= WAIT_STEP) this.waits.push({ time, counts });
+    while (this.waits.length > 1 && time - this.waits[1].time >= WAIT_WINDOW) this.waits.shift();
+    const full = bulk && bulk.inFlight >= bulk.limit;
+    if (!full) this.fullSince = 0;
+    else if (!this.fullSince) this.fullSince = time;
+    this.last = n;
+  }
+
+  still() {
+    const t = Object.assign(new Track(0), this);
+    for (const ring of ['granted', 'left', 'observed', 'inFlight', 'limit', 'queued']) t[ring] = this[ring].slice();
+    t.rejected = this.rejected.map((r) => r.slice());
+    t.waits = this.waits.slice();
+    return t;
+  }
+
+  percentiles() {
+    if (!this.waits.length || !this.counts) return null;
+    const base = this.waits[0].counts;
+    const counts = this.counts.map((x, k) => x - (base[k] || 0));
+    const all = counts.reduce((a, b) => a + b, 0);
+    if (!all) return null;
+    const at = (q) => {
+      let below = 0;
+      for (let k = 0; k < counts.length; k++) {
+        below += counts[k];
+        if (below >= q * all) return this.bounds[k];
+      }
+      return 0;
+    };
+    return { p50: at(0.5), p99: at(0.99), count: all, counts, bounds: this.bounds };
+  }
+}
+
+export function total(counts) {
+  let n = 0;
+  for (const k in counts || {}) n += counts[k];
+  return n;
+}
+
+// use returns how much of a compartment is taken; limit 0: it has none.
+export function use(c) {
+  if (c.bulkhead) {
+    return { taken: c.bulkhead.inFlight, limit: c.bulkhead.limit, queued: c.bulkhead.queued, places: c.bulkhead.maxQueue, unit: 'permits' };
+  }
+  if (c.pool) {
+    return { taken: c.pool.active, limit: c.pool.max, queued: c.pool.queued + c.pool.waitingForRoom, places: c.pool.backlog, unit: 'workers' };
+  }
+  return { taken: c.inFlight, limit: 0, queued: 0, places: 0, unit: 'calls' };
+}
+
+// ---- words ----
+
+const integers = new Intl.NumberFormat('en-US');
+
+export function count(n) { return integers.format(n); }
+
+export function rate(x) {
+  if (x === null || x === undefined) return '–';
+  if (x < 0.05) return x > 0 ? '<0.1' : '0';
+  if (x < 10) return String(Math.round(x * 10) / 10);
+  return integers.format(Math.round(x));
+}
+
+export function percent(x) {
+  if (x < 0) return '–';
+  return `${x < 10 && x % 1 ? x.toFixed(1) : Math.round(x)} %`;
+}
+
+export function duration(ms) {
+  if (ms < 1000) return `${Math.round(ms)} ms`;
+  const s = ms / 1000;
+  if (s < 10 && s % 1 >= 0.05) return `${s.toFixed(1)} s`;
+  if (s < 120) return `${Math.round(s)} s`;
+  if (s < 7200) return `${Math.round(s / 60)} min`;
+  return s < 172_800 ? `${Math.round(s / 3600)} h` : `${Math.round(s / 86_400)} days`;
+}
+
+// bound says the upper end of a wait.
+export function bound(ms) { return ms ? `≤${duration(ms)}` : '>4 min'; }
+
+export function clock(time) {
+  const d = new Date(time);
+  const two = (n) => String(n).padStart(2, '0');
+  return `${two(d.getHours())}:${two(d.getMinutes())}:${two(d.getSeconds())}`;
+}
+
+export function plural(n, one, many) { return `${count(n)} ${n === 1 ? one : many || one + 's'}`; }
+
+// plain makes characters visible that could make a name look like another: control characters, and those that
+// are not seen or turn the direction of others.
+export function plain(text) {
+  return text.replace(/[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/g, (x) => `\\u${x.charCodeAt(0).toString(16).padStart(4, '0')}`);
+}
+
+// isolated is plain for use within a sentence, which a name that is written from the right must not turn around.
+function isolated(text) {
+  const p = plain(text);
+  return /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]/.test(p) ? `\u2068${p}\u2069` : p;
+}
+
+// nameOf is what a compartment is called: by its key, or its policy if that has one compartment only.
+export function nameOf(c) { return plain(c.key || c.policy); }
+
+function keyOf(c) { return isolated(c.key); }
+function policyOf(c) { return isolated(c.policy); }
+
+export const STATE_WORDS = { closed: 'closed', open: 'open', half_open: 'half-open', forced_open: 'forced open', disabled: 'disabled' };
+
+// cause says why a breaker changed, with the figures of that moment and what it is judged by, if that is known.
+export function cause(t, b) {
+  const calls = t.from === 'half_open' ? plural(t.calls, 'probe') : plural(t.calls, 'call');
+  const slow = b && b.slowCallMs ? duration(b.slowCallMs) : 'the slow-call limit';
+  switch (t.cause) {
+    case 'failure_rate': return `${percent(t.failureRate)} of ${calls} failed${b ? `, limit ${percent(b.maxFailureRate)}` : ''}`;
+    case 'slow_call_rate': return `${percent(t.slowCallRate)} of ${calls} took longer than ${slow}${b ? `, limit ${percent(b.maxSlowCallRate)}` : ''}`;
+    case 'overdue': return `${plural(t.overdue, t.from === 'half_open' ? 'probe' : 'call')} in flight had no answer after ${slow}`;
+    case 'forced': return 'it was moved by hand';
+    case 'reset': return 'it was reset by hand';
+    case 'open_elapsed': return 'its open time was over';
+    case 'probes': return `${calls} went well enough`;
+    case 'half_open_elapsed': return 'the probes did not decide in time';
+    default: return t.cause;
+  }
+}
+
+// Levels of trouble.
+export const OK = 0, NOTE = 1, WARN = 2, BAD = 3, WORST = 4;
+
+// describe says how a compartment is: its level, a word for it, one sentence with the figures, and what to do.
+// first is when its breaker left closed, if that is known.
+export function describe(c, rates, now, track, first) {
+  const found = [];
+  if (c.breaker) describeBreaker(c, rates, now, found, first);
+  describeUse(c, rates, now, track, found);
+  if (c.leaked > 0) {
+    found.push({ level: NOTE, label: 'Leaks', sentence: `${plural(c.leaked, 'response body', 'response bodies')} never closed; the garbage collector gave the permits back.`,
+      hint: 'Find the caller that does not close response bodies: the log has a line for the first.' });
+  }
+  if (c.key === '(overflow)') {
+    found.push({ level: NOTE, label: 'Overflow', sentence: 'Keys that found the table of compartments full share this one.', hint: `Raise maxCompartments of policy ${policyOf(c)}, or see who makes so many keys.` });
+  }
+  if (!found.length) {
+    const u = use(c);
+    const idle = !u.taken && (!rates || !rates.granted);
+    let sentence = u.limit ? `${count(u.taken)} of ${count(u.limit)} ${u.unit} in use.` : `${plural(u.taken, 'call')} in flight; no limit.`;
+    if (c.policy === '(unmatched)') sentence = 'Calls that no route or no policy matches. They are not limited.';
+    if (c.policy === '(exempt)') sentence = 'Calls that the program has let through. They are not limited.';
+    if (c.breaker && c.breaker.state === 'disabled') sentence += ' Its breaker is held closed by the policy.';
+    return { level: OK, label: idle ? 'Idle' : 'OK', sentence, hint: '' };
+  }
+  found.sort((a, b) => b.level - a.level);
+  const [worst, ...rest] = found;
+  const more = rest.filter((f) => f.level >= WARN).map((f) => ' ' + f.sentence).join('');
+  return { ...worst, sentence: worst.sentence + more };
+}
+
+function describeBreaker(c, rates, now, found, first) {
+  const b = c.breaker;
+  const last = b.last && b.last.to === b.state ? b.last : null;
+  const since = last ? ` since ${clock(Date.parse(last.time))}` : '';
+  const why = last ? `: ${cause(last, b)}` : '';
+  const refused = rates && rates.reasons.open > 0 ? ` Refuses ${rate(rates.reasons.open)}/s.` : '';
+  const observes = c.mode === 'observe' ? ' The policy only observes, so nobody is turned away.' : '';
+  const level = observes ? NOTE : WORST;
+  switch (b.state) {
+    case 'open': {
+      const again = b.attempt > 1 ? ` It has opened ${b.attempt} times in a row${first ? `, first at ${clock(first)} (${duration(Math.max(1000, now - first))} ago)` : ''}.` : '';
+      const left = b.openRemainingMs > 0 ? `Open for ${duration(secondsUp(b.openRemainingMs))} more` : 'Open; the next call will be a probe';
+      found.push({ level, label: 'Open', sentence: `${left}${since ? `,${since}` : ''}${why}.${again}${refused}${observes}`, hint: hintOpen(c, last) });
+      return;
+    }
+    case 'half_open': {
+      const tried = Math.max(0, b.probes - b.probesLeft);
+      const overdue = b.overdue ? ` ${plural(b.overdue, 'probe')} overdue.` : '';
+      found.push({ level: observes ? NOTE : BAD, label: 'Half-open', sentence: `Half-open${since}: ${tried} of ${b.probes} probes let in, which decide whether it closes.${overdue}${refused}${observes}`,
+        hint: `Wait for the probes. If it opens again, ${whereToLook(c)}` });
+      return;
+    }
+    case 'forced_open':
+      found.push({ level, label: 'Forced open', sentence: `Held open by the policy: every call is refused.${refused}${observes}`, hint: `Take force: open out of policy ${policyOf(c)} when calls shall pass again.` });
+      return;
+    case 'closed':
+      if (b.overdue > 0 && b.slowCallMs) {
+        found.push({ level: NOTE, label: 'Slow', sentence: `${plural(b.overdue, 'call')} in flight without an answer for longer than ${duration(b.slowCallMs)}.`, hint: whereToLook(c) });
+      }
+      if (near(b.failureRate, b.maxFailureRate)) {
+        found.push({ level: NOTE, label: 'Failing', sentence: `${percent(b.failureRate)} of ${plural(b.calls, 'call')} fail; the breaker opens at ${percent(b.maxFailureRate)}.`, hint: whereToLook(c) });
+      } else if (near(b.slowCallRate, b.maxSlowCallRate)) {
+        found.push({ level: NOTE, label: 'Slow', sentence: `${percent(b.slowCallRate)} of ${plural(b.calls, 'call')} take longer than ${duration(b.slowCallMs)}; the breaker opens at ${percent(b.maxSlowCallRate)}.`, hint: whereToLook(c) });
+      }
+  }
+}
+
+// secondsUp rounds up, so that a countdown ends at 1 and not before.
+export function secondsUp(ms) { return Math.ceil(ms / 1000) * 1000; }
+
+function near(x, limit) { return limit > 0 && x >= 0.7 * limit; }
+
+function whereToLook(c) {
+  if (c.pool) return 'see what the tasks of this pool wait for.';
+  return c.side === 'client' ? `look at ${keyOf(c) || 'what these calls reach'}: is it up, is it slow, did it just change?` : 'look at what this route itself waits for or fails on: its logs, and the trace of a call.';
+}
+
+function hintOpen(c, last) {
+  const act = last && last.cause === 'forced' ? 'Somebody opened it by hand: ask who, before you close it.' : `The breaker tries again by itself. Meanwhile ${whereToLook(c)}`;
+  return act;
+}
+
+function describeUse(c, rates, now, track, found) {
+  if (c.mode === 'observe') return describeObserving(c, rates, found);
+  const u = use(c);
+  const r = rates ? rates.reasons : null;
+  const refused = r ? r.full + r.wait_timeout : 0;
+  const parts = [];
+  if (r && r.full > 0) parts.push([r.full, u.places ? 'found the queue full too' : 'found no permit free']);
+  if (r && r.wait_timeout > 0) parts.push([r.wait_timeout, `waited${c.bulkhead && c.bulkhead.maxWaitMs ? ` ${duration(c.bulkhead.maxWaitMs)}` : ''} in vain`]);
+  const turned = !parts.length ? '' : parts.length === 1 ? ` Refuses ${rate(refused)}/s, which ${parts[0][1]}.` :
+    ` Refuses ${rate(refused)}/s: ${parts.map(([n, how]) => `${rate(n)}/s ${how}`).join(', ')}.`;
+  if (u.limit > 0 && u.taken >= u.limit) {
+    const began = pressedSince(c);
+    const since = began ? ` Calls wait or are refused since ${clock(began)} (${duration(Math.max(1000, now - began))}).` : track && track.fullSince < now ? ` Full since ${clock(track.fullSince)} at least.` : '';
+    const over = u.taken > u.limit ? ` The limit is below what is in flight: nobody gets in until enough have left.` : '';
+    const queue = u.queued || u.places ? `, ${count(u.queued)} waiting${u.places ? ` (room for ${count(u.places)})` : ''}` : '';
+    if (refused > 0 || u.queued > 0 || over) {
+      found.push({ level: refused > 0 ? BAD : WARN, label: 'Full', sentence: `Full: ${count(u.taken)} of ${count(u.limit)} ${u.unit} in use${queue}.${turned}${since}${over}`, hint: hintFull(c) });
+    } else {
+      found.push({ level: WARN, label: 'Full', sentence: `All ${count(u.limit)} ${u.unit} are in use; nobody has to wait yet.`, hint: hintFull(c) });
+    }
+  } else if (refused > 0) {
+    found.push({ level: BAD, label: 'Refusing', sentence: `${count(u.taken)} of ${count(u.limit)} ${u.unit} in use now, but it was full in the last seconds.${turned}`, hint: hintFull(c) });
+  } else if (u.queued > 0) {
+    found.push({ level: WARN, label: 'Queueing', sentence: `${count(u.queued)} waiting, ${count(u.taken)} of ${count(u.limit)} ${u.unit} in use.`, hint: hintFull(c) });
+  } else if (u.limit > 1 && u.taken >= 0.8 * u.limit) {
+    found.push({ level: NOTE, label: 'Busy', sentence: `${count(u.taken)} of ${count(u.limit)} ${u.unit} in use.`, hint: '' });
+  }
+  if (r && r.draining > 0) {
+    found.push({ level: WARN, label: 'Draining', sentence: `Shutting down: refuses ${rate(r.draining)}/s.`, hint: 'The process is being shut down. If nobody meant that, look at who sent the signal.' });
+  }
+}
+
+// describeObserving says what a policy would have done that turns nobody away, and is never trouble.
+function describeObserving(c, rates, found) {
+  const so = total(c.observed);
+  if (!so) return;
+  const now = rates && rates.observed > 0 ? `${rate(rates.observed)}/s would be refused now, ` : '';
+  found.push({ level: NOTE, label: 'Observing', sentence: `The policy only observes: ${now}${count(so)} would have been refused so far.`, hint: `Before policy ${policyOf(c)} enforces, see whether its limits are too low.` });
+}
+
+function pressedSince(c) {
+  if (c.bulkhead && c.bulkhead.pressedSince) return Date.parse(c.bulkhead.pressedSince);
+  return 0;
+}
+
+function hintFull(c) {
+  if (c.pool) return `Tasks come faster than ${count(c.pool.max)} workers do them: see what they wait for, or raise max.`;
+  const slow = c.side === 'client' ? `If ${keyOf(c) || 'the upstream'} answers slower than usual, the cause is there.` : 'If this route answers slower than usual, see what it waits for.';
+  return `${slow} If it does not, more calls come than usual: find the caller, or raise maxConcurrent of policy ${policyOf(c)} if this process has room.`;
+}
+
+// summary says in a few words how all are. level is the worst.
+export function summary(rows) {
+  let open = 0, half = 0, full = 0, pools = 0, queueing = 0, refused = 0, granted = 0, known = false, level = OK;
+  for (const r of rows) {
+    const state = r.c.breaker && r.c.mode !== 'observe' ? r.c.breaker.state : '';
+    if (state === 'open' || state === 'forced_open') open++;
+    if (state === 'half_open') half++;
+    const u = use(r.c);
+    if (r.c.mode === 'observe') { /* turns nobody away */ } else if (u.limit > 0 && u.taken >= u.limit) { if (r.c.pool) pools++; else full++; } else if (u.queued > 0) queueing++;
+    if (r.rates) {
+      known = true;
+      refused += r.rates.rejected;
+      granted += r.rates.granted;
+    }
+    level = Math.max(level, r.said.level);
+  }
+  const state = [];
+  if (open) state.push(`${plural(open, 'breaker')} open`);
+  if (half) state.push(`${plural(half, 'breaker')} half-open`);
+  if (full) state.push(`${plural(full, 'bulkhead')} full`);
+  if (pools) state.push(`${plural(pools, 'pool')} full`);
+  if (queueing) state.push(`${plural(queueing, 'compartment')} queueing`);
+  const troubled = rows.filter((r) => r.said.level >= WARN).length;
+  const steady = state.length ? state.join(', ') : troubled ? `${plural(troubled, 'compartment')} in trouble` : rows.length ? 'All is well' : 'Nothing has called yet';
+  const flow = known ? `${rate(granted)}/s granted, ${refused >= 0.05 ? `${rate(refused)}/s refused` : 'none refused'}` : '';
+  return { level, troubled, steady, flow, refused, granted, text: refused >= 0.05 ? `${steady}, ${rate(refused)}/s refused` : steady };
+}
+
+// ---- order and choice ----
+
+const number = (f) => (a, b) => f(b) - f(a);
+const orMinus = (x) => (x === null || x === undefined ? -1 : x);
+
+// COLUMNS has what each column is sorted by: the most first, names from A.
+export const COLUMNS = {
+  trouble: number((r) => r.said.level),
+  name: (a, b) => compare(nameOf(a.c), nameOf(b.c)) || compare(a.c.policy, b.c.policy) || compare(a.c.side, b.c.side),
+  use: number((r) => { const u = use(r.c); return u.limit ? (u.taken + u.queued) / u.limit : -1; }),
+  granted: number((r) => orMinus(r.rates && r.rates.granted)),
+  rejected: number((r) => orMinus(r.rates && r.rates.rejected)),
+  wait: number((r) => (r.waits ? r.waits.p99 || Infinity : -1)),
+  breaker: number((r) => { const b = r.c.breaker; return b ? (BREAKER_RANK[b.state] || 0) * 1000 + Math.max(b.failureRate, b.slowCallRate, 0) : -1; }),
+  inflight: number((r) => use(r.c).taken),
+};
+const BREAKER_RANK = { open: 4, forced_open: 3, half_open: 2, closed: 1 };
+
+function compare(a, b) { return a < b ? -1 : a > b ? 1 : 0; }
+
+// sorted returns rows by column, the natural way or the other way round. Equal ones stay in the order of the policies.
+export function sorted(rows, column, reversed) {
+  const by = COLUMNS[column] || COLUMNS.trouble;
+  const out = rows.slice();
+  out.sort((a, b) => { const d = by(a, b); return (reversed ? -d : d) || a.at - b.at; });
+  return out;
+}
+
+// chosen reports whether a row is what somebody looks for: each word of text is somewhere in it.
+export function chosen(row, { text, side, trouble }) {
+  if (side && row.c.side !== side) return false;
+  if (trouble && row.said.level < WARN) return false;
+  if (!text) return true;
+  const b = row.c.breaker;
+  const all = `${row.c.policy} ${row.c.side} ${row.c.per} ${row.c.key} ${row.said.label} ${b ? STATE_WORDS[b.state] || b.state : ''} ${row.c.mode || ''}`.toLowerCase();
+  return text.toLowerCase().split(/\s+/).every((word) => all.includes(word));
+}
+
+// leftClosed says of each breaker that is not closed when it left that state, as far as the transitions reach back.
+export function leftClosed(transitions) {
+  const out = new Map();
+  for (const t of transitions) {
+    const id = breakerID(t);
+    if (t.from === 'closed') out.set(id, Date.parse(t.time));
+    else if (t.to === 'closed') out.delete(id);
+  }
+  return out;
+}
+
+export function breakerID(c) { return JSON.stringify([c.side, c.policy, c.key]); }
+
+// spans makes of the transitions of one breaker after another when each was open or half-open, the latest last.
+export function spans(transitions, now) {
+  const lanes = new Map();
+  for (const t of transitions) {
+    const id = breakerID(t);
+    let lane = lanes.get(id);
+    if (!lane) lanes.set(id, lane = { policy: t.policy, side: t.side, key: t.key, spans: [], latest: 0 });
+    const time = Date.parse(t.time);
+    const last = lane.spans[lane.spans.length - 1];
+    if (last && last.to === null) last.to = time;
+    if (t.to === 'open' || t.to === 'half_open' || t.to === 'forced_open') lane.spans.push({ state: t.to, from: time, to: null, transition: t });
+    lane.latest = time;
+  }
+  const out = [...lanes.values()];
+  for (const lane of out) {
+    const last = lane.spans[lane.spans.length - 1];
+    lane.open = !!last && last.to === null;
+    if (lane.open) last.to = now;
+  }
+  return out.sort((a, b) => (b.open - a.open) || (b.latest - a.latest));
+}

@@ -1,0 +1,85 @@
+package watertight
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/watertight-go/watertight/bulkhead"
+	"github.com/watertight-go/watertight/policy"
+)
+
+func TestPressure(t *testing.T) {
+	begin := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	at := func(d time.Duration) time.Time { return begin.Add(d) }
+	var p pressure
+	assert.Nil(t, p.began(begin), "nobody has met it full")
+
+	p.note(at(0), at(0))
+	p.note(at(9*time.Second), at(9*time.Second))
+	p.note(at(10*time.Second), at(18*time.Second)) // one that waited
+	assert.True(t, p.began(at(28*time.Second)).Equal(begin), "one stretch, as long as the pauses are short")
+	assert.Nil(t, p.began(at(28*time.Second+1)), "after a long pause it is over")
+
+	p.note(at(29*time.Second), at(29*time.Second))
+	assert.True(t, p.began(at(30*time.Second)).Equal(at(29*time.Second)), "and the next begins anew")
+}
+
+func TestSnapshotTellsSinceWhenCallsFindNoPermit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		set, err := policy.Parse("test.yaml", []byte(`
+version: 1
+policies:
+  - name: small
+    side: client
+    per: policy
+    bulkhead: {maxConcurrent: 1, maxQueue: 1, maxWait: 2s}
+`))
+		require.NoError(t, err)
+		g := New(set)
+		pressed := func() *time.Time { return g.Snapshot().Compartments[0].Bulkhead.PressedSince }
+		hold, release := make(chan struct{}), make(chan struct{})
+		go func() {
+			_ = g.Do(t.Context(), "small", func(context.Context) error { close(hold); <-release; return nil })
+		}()
+		<-hold
+		assert.Nil(t, pressed(), "all permits are out, but nobody wanted another")
+
+		time.Sleep(time.Second)
+		arrived := time.Now()
+		require.ErrorIs(t, g.Do(t.Context(), "small", func(context.Context) error { return nil }), bulkhead.ErrWaitTimeout)
+		require.NotNil(t, pressed())
+		assert.True(t, pressed().Equal(arrived), "since the first who had to wait came")
+
+		time.Sleep(pressurePause)
+		assert.NotNil(t, pressed())
+		time.Sleep(1)
+		assert.Nil(t, pressed())
+		close(release)
+	})
+}
+
+func TestSnapshotTellsSinceWhenCallsAreRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		set, err := policy.Parse("test.yaml", []byte(`
+version: 1
+policies:
+  - {name: small, side: client, per: policy, bulkhead: {maxConcurrent: 1}}
+`))
+		require.NoError(t, err)
+		g := New(set)
+		nothing := func(context.Context) error { return nil }
+		require.NoError(t, g.Do(t.Context(), "small", func(ctx context.Context) error {
+			time.Sleep(time.Second)
+			assert.Error(t, g.Do(context.Background(), "small", nothing))
+			return nil
+		}))
+		since := g.Snapshot().Compartments[0].Bulkhead.PressedSince
+		require.NotNil(t, since)
+		assert.True(t, since.Equal(time.Now()))
+	})
+}

@@ -377,7 +377,7 @@ func TestFaultsAgainstModel(t *testing.T) {
 					if e.To == breaker.Open {
 						trips++
 						want := l.trip(e, slowCall, probeTimeout)
-						require.Equal(rt, want, append([]watertight.Fault{}, e.Faults...), "%s to %s by %s", e.From, e.To, e.Cause)
+						require.Equal(rt, append([]watertight.Fault{}, want...), append([]watertight.Fault{}, e.Faults...), "%s to %s by %s", e.From, e.To, e.Cause)
 					}
 					l.period++
 					l.filed = nil

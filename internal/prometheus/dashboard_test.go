@@ -2,10 +2,12 @@ package prometheus_test
 
 import (
 	"encoding/json"
+	"errors"
 	"regexp"
 	"strings"
 	"testing"
 
+	"github.com/grafana/grafana-foundation-sdk/go/cog"
 	"github.com/grafana/grafana-foundation-sdk/go/cog/plugins"
 	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
 	"github.com/prometheus/prometheus/promql/parser"
@@ -88,7 +90,11 @@ func substitute(expr string) string {
 func TestDashboardIsOfGrafanasShape(t *testing.T) {
 	plugins.RegisterDefaultPlugins()
 	var d dashboard.Dashboard
-	require.NoError(t, d.UnmarshalJSONStrict([]byte(read(t, dashboardFile))))
+	var problems cog.BuildErrors
+	if err := d.UnmarshalJSONStrict([]byte(read(t, dashboardFile))); !errors.As(err, &problems) {
+		require.NoError(t, err)
+	}
+	require.Empty(t, problems) // an empty list comes as an error too
 
 	b := loadBoard(t)
 	assert.Equal(t, 42, b.SchemaVersion)

@@ -79,7 +79,8 @@ func (s *scraped) series() map[string]float64 {
 		value, err := strconv.ParseFloat(strings.TrimSpace(line[at:]), 64)
 		require.NoError(s.t, err, line)
 		name := strings.ReplaceAll(scope.ReplaceAllString(line[:at], ""), "watertight_", "")
-		require.NotContains(s.t, all, name, "twice")
+		_, twice := all[name]
+		require.False(s.t, twice, "%s is there twice", name)
 		all[name] = value
 	}
 	return all
@@ -285,7 +286,7 @@ func TestCountersCountUp(t *testing.T) {
 // More compartments than the SDK keeps apart by default, where that is taken back.
 func TestManyCompartments(t *testing.T) {
 	s := newScraped(t, "version: 1\npolicies: [{name: p, side: client, bulkhead: {maxConcurrent: 1}, breaker: {}}]\n", sdkmetric.WithCardinalityLimit(0))
-	for i := range 1000 {
+	for i := range 400 {
 		s.admit(toHost(fmt.Sprint("h", i))).Release()
 	}
 	n := 0
@@ -295,7 +296,7 @@ func TestManyCompartments(t *testing.T) {
 			n++
 		}
 	}
-	assert.Equal(t, 1000, n)
+	assert.Equal(t, 400, n)
 }
 
 // A body that nobody closes is counted where the permit was.

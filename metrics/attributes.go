@@ -47,6 +47,8 @@ const (
 	breakerOpenKey  = attribute.Key("watertight.breaker.open_for_ms")
 	breakerLateKey  = attribute.Key("watertight.breaker.late_ms")
 	errorTypeKey    = attribute.Key("error.type") // of OpenTelemetry's semantic conventions
+	linkOutcomeKey  = attribute.Key("watertight.link.outcome")
+	linkTookKey     = attribute.Key("watertight.link.took_ms")
 )
 
 // Names of log attributes: those of the spans without what stands before the last dot,
@@ -81,7 +83,10 @@ const (
 // attributesOf returns what every span says of its compartment, with room for
 // as many more attributes.
 func attributesOf(c watertight.Compartment, more int) []attribute.KeyValue {
-	attrs := make([]attribute.KeyValue, 0, 3+more)
+	return appendCompartment(make([]attribute.KeyValue, 0, 3+more), c)
+}
+
+func appendCompartment(attrs []attribute.KeyValue, c watertight.Compartment) []attribute.KeyValue {
 	return append(attrs, policyKey.String(c.Policy), sideKey.String(c.Side.String()), keyKey.String(keyText(c.Key)))
 }
 

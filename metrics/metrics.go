@@ -40,6 +40,7 @@ func New(opts ...Option) watertight.Hooks {
 	}
 	if !t.noSpans {
 		h.Arrive, h.Grant, h.Reject, h.Observe = t.arrive, t.grant, t.reject, t.observe
+		h.Fault = t.fault
 	}
 	if !t.noLogs {
 		t.logs = newLogs(t.logger)
@@ -59,6 +60,7 @@ type telemetry struct {
 	noSpans     bool
 	noMetrics   bool
 	noLogs      bool
+	parentBased bool // no span is sampled whose local parent is not
 
 	logs        *logs // nil: noLogs
 	tracers     tracers
@@ -95,6 +97,19 @@ func WithMeterProvider(p metric.MeterProvider) Option {
 
 // WithoutSpans leaves the spans out, and what they cost.
 func WithoutSpans() Option { return optionFunc(func(t *telemetry) { t.noSpans = true }) }
+
+// WithParentBasedSampler says that the TracerProvider samples no span whose parent, in
+// this process, was sampled out. So does the SDK's own default, and every ParentBased
+// sampler without a rule of its own for such parents. Then no span is started only to be
+// dropped: in a trace that is not sampled, spans cost next to nothing. With a sampler to
+// which this does not apply, the spans are lost that it would have sampled there.
+//
+// It is not the default, since nothing tells what a provider's sampler does but asking it,
+// which is what costs. A parent that is recorded though it is not sampled, as the SDK's
+// AlwaysRecord has it, is none that was sampled out.
+func WithParentBasedSampler() Option {
+	return optionFunc(func(t *telemetry) { t.parentBased = true })
+}
 
 // WithoutMetrics leaves the metrics out, and what they cost.
 func WithoutMetrics() Option { return optionFunc(func(t *telemetry) { t.noMetrics = true }) }

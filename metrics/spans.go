@@ -34,7 +34,7 @@ func (t *telemetry) arrive(ctx context.Context, req *policy.Request) context.Con
 // begun before it is known whether this one does would be for nothing.
 func (t *telemetry) wait(ctx context.Context, e watertight.WaitEvent) {
 	defer t.recordWait(ctx, e) // at last, or an instrument that panics would take the span with it
-	if t.noSpans {
+	if t.noSpans || t.sampledOut(ctx) {
 		return
 	}
 	_, span := t.tracers.get().Start(ctx, waitSpan, trace.WithTimestamp(e.Arrived))
@@ -64,6 +64,9 @@ func (t *telemetry) refusal(ctx context.Context, e watertight.RejectEvent, mode 
 }
 
 func (t *telemetry) traceRefusal(ctx context.Context, e watertight.RejectEvent, mode policy.Mode) {
+	if t.sampledOut(ctx) {
+		return
+	}
 	name := bulkheadRejectSpan
 	if e.Reason == policy.ReasonOpen {
 		name = breakerRejectSpan

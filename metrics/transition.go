@@ -71,4 +71,5 @@ func (t *telemetry) traceTransition(ctx context.Context, e watertight.Transition
 		attrs = append(attrs, modeKey.String(e.Mode.String()))
 	}
 	span.SetAttributes(attrs...)
+	linkFaults(ctx, span, e.Faults)
 }

@@ -377,7 +377,7 @@ func TestFaultsAgainstModel(t *testing.T) {
 					if e.To == breaker.Open {
 						trips++
 						want := l.trip(e, slowCall, probeTimeout)
-						require.Equal(rt, want, append([]watertight.Fault{}, e.Faults...), "%s to %s by %s", e.From, e.To, e.Cause)
+						require.Equal(rt, append([]watertight.Fault{}, want...), append([]watertight.Fault{}, e.Faults...), "%s to %s by %s", e.From, e.To, e.Cause)
 					}
 					l.period++
 					l.filed = nil
@@ -424,7 +424,9 @@ func TestFaultsAgainstModel(t *testing.T) {
 				},
 				"look": func(*rapid.T) { g.Snapshot() },
 			})
-			for _, e := range l.inside {
+			for len(l.inside) > 0 {
+				e := l.inside[0]
+				l.inside = l.inside[1:]
 				e.call.Release()
 			}
 		})

@@ -200,6 +200,7 @@ func (c *Call) admit(req *policy.Request, changes []tableChange) error {
 		c.counter = decides
 	}
 	decides.granted.Add(1)
+	c.exposed()
 	return nil
 }
 

@@ -75,7 +75,7 @@ func TestGoals(t *testing.T) {
 		if tc.goal.text != tc.text {
 			t.Errorf("text %q, want %q", tc.goal.text, tc.text)
 		}
-		if got := (row{goals: []goal{tc.goal}}).verdict(all[1], all); got != tc.want {
+		if got := verdict([]goal{tc.goal}, all[1], all); got != tc.want {
 			t.Errorf("%s: %s, want %s", tc.text, got, tc.want)
 		}
 	}

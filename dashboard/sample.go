@@ -56,6 +56,8 @@ func encode(s watertight.Snapshot, from source, at time.Time, seq uint64, before
 		closed: s.Closed,
 		rows:   make([]row, 0, len(s.Compartments)),
 		byID:   make(map[string]int, len(s.Compartments)),
+
+		transitions: make([]json.RawMessage, 0, len(s.Transitions)),
 	}
 	for _, c := range s.Compartments {
 		id := out.freeID(c)
@@ -121,7 +123,7 @@ func (s *sample) document() ([]byte, error) {
 		rows[i] = r.text
 	}
 	all["compartments"] = rows
-	all["transitions"] = slices.Concat([]json.RawMessage{}, s.transitions)
+	all["transitions"] = s.transitions
 	return json.Marshal(all)
 }
 

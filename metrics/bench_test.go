@@ -7,6 +7,9 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/metric"
+	noopmetric "go.opentelemetry.io/otel/metric/noop"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
@@ -34,18 +37,25 @@ var variants = []struct {
 	atMost float64
 }{
 	{"no hooks", noHooks, noCaller, 0},
-	{"noop provider", hooksWith(noop.NewTracerProvider()), noCaller, 3},
-	{"noop provider, with a caller", hooksWith(noop.NewTracerProvider()), unsampledCaller, 2},
-	{"not sampled", hooksWith(sdk(sdktrace.NeverSample())), unsampledCaller, 4},
-	{"recorded", hooksWith(sdk(sdktrace.AlwaysSample())), noCaller, 8},
+	{"noop providers", hooksWith(noop.NewTracerProvider(), noopmetric.NewMeterProvider()), noCaller, 1},
+	{"noop providers, with a caller", hooksWith(noop.NewTracerProvider(), noopmetric.NewMeterProvider()), unsampledCaller, 1},
+	{"metrics only", hooksWith(nil, aggregating(), metrics.WithoutSpans()), noCaller, 0},
+	{"not sampled", hooksWith(sdk(sdktrace.NeverSample()), aggregating()), unsampledCaller, 4},
+	{"not sampled, parent-based", hooksWith(sdk(sdktrace.NeverSample()), aggregating(), metrics.WithParentBasedSampler()), unsampledCaller, 0},
+	{"recorded", hooksWith(sdk(sdktrace.AlwaysSample()), aggregating()), noCaller, 8},
 }
 
 func noHooks() []watertight.Hooks { return nil }
 
-func hooksWith(p trace.TracerProvider) func() []watertight.Hooks {
+func hooksWith(p trace.TracerProvider, m metric.MeterProvider, opts ...metrics.Option) func() []watertight.Hooks {
 	return func() []watertight.Hooks {
-		return []watertight.Hooks{metrics.New(metrics.WithTracerProvider(p))}
+		return []watertight.Hooks{metrics.New(append(opts, metrics.WithTracerProvider(p), metrics.WithMeterProvider(m))...)}
 	}
+}
+
+// aggregating returns a provider that aggregates, with nobody to collect.
+func aggregating() metric.MeterProvider {
+	return sdkmetric.NewMeterProvider(sdkmetric.WithResource(resource.Empty()), sdkmetric.WithReader(sdkmetric.NewManualReader()))
 }
 
 // sdk returns a provider that makes spans and drops them at their end.

@@ -112,9 +112,28 @@
 //
 // # Logs
 //
-// Each transition is also one slog record, at level Warn for a trip, else Info,
-// with the context of the call for handlers that want it, and with trace_id and
-// span_id if a span is in it. The key is in the record for routes and hosts only.
+// One slog record each, at level Warn for what is trouble and Info for the rest, with
+// the context of the call for handlers that want it, and with trace_id and span_id if
+// a span is in it:
+//
+//	breaker tripped, half-open, closed
+//	call refused; would have been refused
+//	limit changed                           by a reload
+//	compartment dropped                     idle, or to make room
+//	too many keys, new ones share a compartment; and the end of that
+//
+// The Guard itself logs what must be heard also without these hooks, to its own logger:
+// reloads, and what somebody should mend. To its records about calls, such as those of
+// response bodies that were never closed, this package adds the ids of the trace.
+// The key is in records for routes and hosts only. docs/logs.md has each text and
+// attribute.
+//
+// A flood is cut short: of refusals by one compartment for one reason, the first is
+// written, and from then on, each 10 seconds, how many there were; until 10 seconds
+// pass without one. Of a breaker's transitions the first 5 of each kind are written; of
+// all kinds, no more than 20 compartments are told apart at a time. What was written
+// and what is said to be left out add up to what happened. [watertight.Guard.Close]
+// writes the last counts at once. WithoutLogs turns these records off.
 //
 // # Order
 //

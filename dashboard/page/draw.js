@@ -1,5 +1,5 @@
 // What is drawn on canvases and as SVG.
-import { KEEP } from './logic.js';
+import { KEEP, nameOf } from './logic.js';
 
 const SVG = 'http://www.w3.org/2000/svg';
 
@@ -40,7 +40,7 @@ export function sparkline(canvas, model, track, large) {
   const foot = large ? 14 : 4;
   let top = 1;
   for (let i = first; i <= n; i++) top = Math.max(top, track.limit[i % KEEP], track.inFlight[i % KEEP] + track.queued[i % KEEP]);
-  const step = w / (KEEP - 1);
+  const step = w / (Math.max(30, Math.min(KEEP, n - first + 1)) - 1); // a young page need not look empty
   const x = (i) => w - (n - i) * step;
   const y = (v) => (h - foot) - (v / top) * (h - foot - 3);
   if (large) {
@@ -122,9 +122,9 @@ export function timeline(svg, lanes, now, width, choose) {
   }
   lanes.forEach((l, i) => {
     const y = i * lane;
-    const name = l.key || l.policy;
-    const room = Math.floor((left - 10) / 6.6);
-    el('text', { x: 0, y: y + 14, class: 'lane' }, name.length > room ? '…' + name.slice(1 - room) : name);
+    const name = nameOf(l).replace(/^https?:\/\//, '');
+    const room = Math.floor((left - 10) / 6.8);
+    el('text', { x: 0, y: y + 14, class: 'lane' }, name.length > room ? name.slice(0, room - 1) + '…' : name);
     el('line', { x1: left, x2: width - 8, y1: y + 10, y2: y + 10, class: 'rail' });
     for (const s of l.spans) {
       if (s.to < from) continue;

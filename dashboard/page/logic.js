@@ -64,6 +64,20 @@ export class Model {
     }
   }
 
+  // still returns a copy that does not change any more.
+  still() {
+    const m = Object.assign(new Model(), { doc: this.doc, count: this.count, times: this.times.slice() });
+    for (const [id, t] of this.tracks) m.tracks.set(id, t.still());
+    return m;
+  }
+
+  // span returns how long the samples are ago that are kept of a compartment, at most.
+  span(id) {
+    const t = this.tracks.get(id);
+    if (!t || !this.count) return 0;
+    return this.now - this.times[Math.max(t.born, this.count - KEEP) % KEEP];
+  }
+
   // back returns the number of the sample from which a rate up to the newest is taken, or -1.
   back(track, window) {
     const n = this.count - 1;
@@ -148,6 +162,14 @@ class Track {
     this.last = n;
   }
 
+  still() {
+    const t = Object.assign(new Track(0), this);
+    for (const ring of ['granted', 'left', 'observed', 'inFlight', 'limit', 'queued']) t[ring] = this[ring].slice();
+    t.rejected = this.rejected.map((r) => r.slice());
+    t.waits = this.waits.slice();
+    return t;
+  }
+
   percentiles() {
     if (!this.waits.length || !this.counts) return null;
     const base = this.waits[0].counts;
@@ -221,8 +243,23 @@ export function clock(time) {
 
 export function plural(n, one, many) { return `${count(n)} ${n === 1 ? one : many || one + 's'}`; }
 
+// plain makes characters visible that could make a name look like another: control characters, and those that
+// are not seen or turn the direction of others.
+export function plain(text) {
+  return text.replace(/[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/g, (x) => `\\u${x.charCodeAt(0).toString(16).padStart(4, '0')}`);
+}
+
+// isolated is plain for use within a sentence, which a name that is written from the right must not turn around.
+function isolated(text) {
+  const p = plain(text);
+  return /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]/.test(p) ? `\u2068${p}\u2069` : p;
+}
+
 // nameOf is what a compartment is called: by its key, or its policy if that has one compartment only.
-export function nameOf(c) { return c.key || c.policy; }
+export function nameOf(c) { return plain(c.key || c.policy); }
+
+function keyOf(c) { return isolated(c.key); }
+function policyOf(c) { return isolated(c.policy); }
 
 export const STATE_WORDS = { closed: 'closed', open: 'open', half_open: 'half-open', forced_open: 'forced open', disabled: 'disabled' };
 
@@ -233,7 +270,7 @@ export function cause(t, b) {
   switch (t.cause) {
     case 'failure_rate': return `${percent(t.failureRate)} of ${calls} failed${b ? `, limit ${percent(b.maxFailureRate)}` : ''}`;
     case 'slow_call_rate': return `${percent(t.slowCallRate)} of ${calls} took longer than ${slow}${b ? `, limit ${percent(b.maxSlowCallRate)}` : ''}`;
-    case 'overdue': return `${plural(t.overdue, 'call')} in flight had no answer after ${slow}`;
+    case 'overdue': return `${plural(t.overdue, t.from === 'half_open' ? 'probe' : 'call')} in flight had no answer after ${slow}`;
     case 'forced': return 'it was moved by hand';
     case 'reset': return 'it was reset by hand';
     case 'open_elapsed': return 'its open time was over';
@@ -247,16 +284,17 @@ export function cause(t, b) {
 export const OK = 0, NOTE = 1, WARN = 2, BAD = 3, WORST = 4;
 
 // describe says how a compartment is: its level, a word for it, one sentence with the figures, and what to do.
-export function describe(c, rates, now, track) {
+// first is when its breaker left closed, if that is known.
+export function describe(c, rates, now, track, first) {
   const found = [];
-  if (c.breaker) describeBreaker(c, rates, now, found);
+  if (c.breaker) describeBreaker(c, rates, now, found, first);
   describeUse(c, rates, now, track, found);
   if (c.leaked > 0) {
     found.push({ level: NOTE, label: 'Leaks', sentence: `${plural(c.leaked, 'response body', 'response bodies')} never closed; the garbage collector gave the permits back.`,
       hint: 'Find the caller that does not close response bodies: the log has a line for the first.' });
   }
   if (c.key === '(overflow)') {
-    found.push({ level: NOTE, label: 'Overflow', sentence: 'Keys that found the table of compartments full share this one.', hint: `Raise maxCompartments of policy ${c.policy}, or see who makes so many keys.` });
+    found.push({ level: NOTE, label: 'Overflow', sentence: 'Keys that found the table of compartments full share this one.', hint: `Raise maxCompartments of policy ${policyOf(c)}, or see who makes so many keys.` });
   }
   if (!found.length) {
     const u = use(c);
@@ -268,12 +306,12 @@ export function describe(c, rates, now, track) {
     return { level: OK, label: idle ? 'Idle' : 'OK', sentence, hint: '' };
   }
   found.sort((a, b) => b.level - a.level);
-  const [first, ...rest] = found;
+  const [worst, ...rest] = found;
   const more = rest.filter((f) => f.level >= WARN).map((f) => ' ' + f.sentence).join('');
-  return { ...first, sentence: first.sentence + more };
+  return { ...worst, sentence: worst.sentence + more };
 }
 
-function describeBreaker(c, rates, now, found) {
+function describeBreaker(c, rates, now, found, first) {
   const b = c.breaker;
   const last = b.last && b.last.to === b.state ? b.last : null;
   const since = last ? ` since ${clock(Date.parse(last.time))}` : '';
@@ -283,7 +321,7 @@ function describeBreaker(c, rates, now, found) {
   const level = observes ? NOTE : WORST;
   switch (b.state) {
     case 'open': {
-      const again = b.attempt > 1 ? ` It has opened ${b.attempt} times in a row.` : '';
+      const again = b.attempt > 1 ? ` It has opened ${b.attempt} times in a row${first ? `, first at ${clock(first)} (${duration(Math.max(1000, now - first))} ago)` : ''}.` : '';
       const left = b.openRemainingMs > 0 ? `Open for ${duration(secondsUp(b.openRemainingMs))} more` : 'Open; the next call will be a probe';
       found.push({ level, label: 'Open', sentence: `${left}${since ? `,${since}` : ''}${why}.${again}${refused}${observes}`, hint: hintOpen(c, last) });
       return;
@@ -296,7 +334,7 @@ function describeBreaker(c, rates, now, found) {
       return;
     }
     case 'forced_open':
-      found.push({ level, label: 'Forced open', sentence: `Held open by the policy: every call is refused.${refused}${observes}`, hint: `Take force: open out of policy ${c.policy} when calls shall pass again.` });
+      found.push({ level, label: 'Forced open', sentence: `Held open by the policy: every call is refused.${refused}${observes}`, hint: `Take force: open out of policy ${policyOf(c)} when calls shall pass again.` });
       return;
     case 'closed':
       if (b.overdue > 0 && b.slowCallMs) {
@@ -311,13 +349,13 @@ function describeBreaker(c, rates, now, found) {
 }
 
 // secondsUp rounds up, so that a countdown ends at 1 and not before.
-function secondsUp(ms) { return ms < 1000 ? ms : Math.ceil(ms / 1000) * 1000; }
+export function secondsUp(ms) { return Math.ceil(ms / 1000) * 1000; }
 
 function near(x, limit) { return limit > 0 && x >= 0.7 * limit; }
 
 function whereToLook(c) {
   if (c.pool) return 'see what the tasks of this pool wait for.';
-  return c.side === 'client' ? `look at ${c.key || 'what these calls reach'}: is it up, is it slow, did it just change?` : 'look at what this route itself waits for or fails on: its logs, and the trace of a call.';
+  return c.side === 'client' ? `look at ${keyOf(c) || 'what these calls reach'}: is it up, is it slow, did it just change?` : 'look at what this route itself waits for or fails on: its logs, and the trace of a call.';
 }
 
 function hintOpen(c, last) {
@@ -326,19 +364,22 @@ function hintOpen(c, last) {
 }
 
 function describeUse(c, rates, now, track, found) {
+  if (c.mode === 'observe') return describeObserving(c, rates, found);
   const u = use(c);
   const r = rates ? rates.reasons : null;
   const refused = r ? r.full + r.wait_timeout : 0;
   const parts = [];
-  if (r && r.full > 0) parts.push(`${rate(r.full)}/s found it full`);
-  if (r && r.wait_timeout > 0) parts.push(`${rate(r.wait_timeout)}/s waited${c.bulkhead && c.bulkhead.maxWaitMs ? ` ${duration(c.bulkhead.maxWaitMs)}` : ''} in vain`);
-  const turned = parts.length ? ` Refuses ${rate(refused)}/s: ${parts.join(', ')}.` : '';
+  if (r && r.full > 0) parts.push([r.full, u.places ? 'found the queue full too' : 'found no permit free']);
+  if (r && r.wait_timeout > 0) parts.push([r.wait_timeout, `waited${c.bulkhead && c.bulkhead.maxWaitMs ? ` ${duration(c.bulkhead.maxWaitMs)}` : ''} in vain`]);
+  const turned = !parts.length ? '' : parts.length === 1 ? ` Refuses ${rate(refused)}/s, which ${parts[0][1]}.` :
+    ` Refuses ${rate(refused)}/s: ${parts.map(([n, how]) => `${rate(n)}/s ${how}`).join(', ')}.`;
   if (u.limit > 0 && u.taken >= u.limit) {
-    const since = pressedSince(c, track);
+    const began = pressedSince(c);
+    const since = began ? ` Calls wait or are refused since ${clock(began)} (${duration(Math.max(1000, now - began))}).` : track && track.fullSince < now ? ` Full since ${clock(track.fullSince)} at least.` : '';
     const over = u.taken > u.limit ? ` The limit is below what is in flight: nobody gets in until enough have left.` : '';
     const queue = u.queued || u.places ? `, ${count(u.queued)} waiting${u.places ? ` (room for ${count(u.places)})` : ''}` : '';
     if (refused > 0 || u.queued > 0 || over) {
-      found.push({ level: refused > 0 ? BAD : WARN, label: 'Full', sentence: `Full${since ? ` since ${clock(since)}` : ''}: ${count(u.taken)} of ${count(u.limit)} ${u.unit} in use${queue}.${turned}${over}`, hint: hintFull(c) });
+      found.push({ level: refused > 0 ? BAD : WARN, label: 'Full', sentence: `Full: ${count(u.taken)} of ${count(u.limit)} ${u.unit} in use${queue}.${turned}${since}${over}`, hint: hintFull(c) });
     } else {
       found.push({ level: WARN, label: 'Full', sentence: `All ${count(u.limit)} ${u.unit} are in use; nobody has to wait yet.`, hint: hintFull(c) });
     }
@@ -352,32 +393,36 @@ function describeUse(c, rates, now, track, found) {
   if (r && r.draining > 0) {
     found.push({ level: WARN, label: 'Draining', sentence: `Shutting down: refuses ${rate(r.draining)}/s.`, hint: 'The process is being shut down. If nobody meant that, look at who sent the signal.' });
   }
-  if (c.mode === 'observe' && rates && rates.observed > 0) {
-    found.push({ level: NOTE, label: 'Observing', sentence: `The policy only observes: ${rate(rates.observed)}/s would have been refused.`, hint: `Before policy ${c.policy} enforces, see whether its limits are too low.` });
-  }
 }
 
-function pressedSince(c, track) {
+// describeObserving says what a policy would have done that turns nobody away, and is never trouble.
+function describeObserving(c, rates, found) {
+  const so = total(c.observed);
+  if (!so) return;
+  const now = rates && rates.observed > 0 ? `${rate(rates.observed)}/s would be refused now, ` : '';
+  found.push({ level: NOTE, label: 'Observing', sentence: `The policy only observes: ${now}${count(so)} would have been refused so far.`, hint: `Before policy ${policyOf(c)} enforces, see whether its limits are too low.` });
+}
+
+function pressedSince(c) {
   if (c.bulkhead && c.bulkhead.pressedSince) return Date.parse(c.bulkhead.pressedSince);
   return 0;
 }
 
 function hintFull(c) {
   if (c.pool) return `Tasks come faster than ${count(c.pool.max)} workers do them: see what they wait for, or raise max.`;
-  const slow = c.side === 'client' ? `If ${c.key || 'the upstream'} answers slower than usual, the cause is there.` : 'If this route answers slower than usual, see what it waits for.';
-  return `${slow} If it does not, more calls come than usual: find the caller, or raise maxConcurrent of policy ${c.policy} if this process has room.`;
+  const slow = c.side === 'client' ? `If ${keyOf(c) || 'the upstream'} answers slower than usual, the cause is there.` : 'If this route answers slower than usual, see what it waits for.';
+  return `${slow} If it does not, more calls come than usual: find the caller, or raise maxConcurrent of policy ${policyOf(c)} if this process has room.`;
 }
 
 // summary says in a few words how all are. level is the worst.
 export function summary(rows) {
-  let open = 0, half = 0, full = 0, queueing = 0, refused = 0, granted = 0, known = false, level = OK;
+  let open = 0, half = 0, full = 0, pools = 0, queueing = 0, refused = 0, granted = 0, known = false, level = OK;
   for (const r of rows) {
     const state = r.c.breaker && r.c.mode !== 'observe' ? r.c.breaker.state : '';
     if (state === 'open' || state === 'forced_open') open++;
     if (state === 'half_open') half++;
     const u = use(r.c);
-    if (u.limit > 0 && u.taken >= u.limit) full++;
-    else if (u.queued > 0) queueing++;
+    if (r.c.mode === 'observe') { /* turns nobody away */ } else if (u.limit > 0 && u.taken >= u.limit) { if (r.c.pool) pools++; else full++; } else if (u.queued > 0) queueing++;
     if (r.rates) {
       known = true;
       refused += r.rates.rejected;
@@ -388,7 +433,8 @@ export function summary(rows) {
   const state = [];
   if (open) state.push(`${plural(open, 'breaker')} open`);
   if (half) state.push(`${plural(half, 'breaker')} half-open`);
-  if (full) state.push(`${plural(full, 'compartment')} full`);
+  if (full) state.push(`${plural(full, 'bulkhead')} full`);
+  if (pools) state.push(`${plural(pools, 'pool')} full`);
   if (queueing) state.push(`${plural(queueing, 'compartment')} queueing`);
   const troubled = rows.filter((r) => r.said.level >= WARN).length;
   const steady = state.length ? state.join(', ') : troubled ? `${plural(troubled, 'compartment')} in trouble` : rows.length ? 'All is well' : 'Nothing has called yet';
@@ -434,11 +480,24 @@ export function chosen(row, { text, side, trouble }) {
   return text.toLowerCase().split(/\s+/).every((word) => all.includes(word));
 }
 
+// leftClosed says of each breaker that is not closed when it left that state, as far as the transitions reach back.
+export function leftClosed(transitions) {
+  const out = new Map();
+  for (const t of transitions) {
+    const id = breakerID(t);
+    if (t.from === 'closed') out.set(id, Date.parse(t.time));
+    else if (t.to === 'closed') out.delete(id);
+  }
+  return out;
+}
+
+export function breakerID(c) { return JSON.stringify([c.side, c.policy, c.key]); }
+
 // spans makes of the transitions of one breaker after another when each was open or half-open, the latest last.
 export function spans(transitions, now) {
   const lanes = new Map();
   for (const t of transitions) {
-    const id = JSON.stringify([t.side, t.policy, t.key]);
+    const id = breakerID(t);
     let lane = lanes.get(id);
     if (!lane) lanes.set(id, lane = { policy: t.policy, side: t.side, key: t.key, spans: [], latest: 0 });
     const time = Date.parse(t.time);

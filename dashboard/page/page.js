@@ -27,6 +27,7 @@ import { forgetColours, sparkline, timeline } from './draw.js';
 
 const $ = (id) => document.getElementById(id);
 const model = new logic.Model();
+let shown = model; // what is drawn: while paused, a copy of how things were
 const view = { text: '', side: '', trouble: false, sort: 'trouble', reversed: false, selected: '', paused: false, limit: 100 };
 
 // ---- setting text and attributes only where they change ----
@@ -140,13 +141,22 @@ function setGauge(g, value, limit) {
   attr(g, 'title', `${g.firstChild.textContent}: ${value < 0 ? 'too few calls to tell' : logic.percent(value)}, limit ${logic.percent(limit)}`);
 }
 
+// setLeft shows how much of the open time is left.
+function setLeft(g, b) {
+  const whole = b && b.state === 'open' && b.last && b.last.to === 'open' ? b.last.openForMs : 0;
+  g.hidden = !whole;
+  if (!whole) return;
+  style(g.children[1].firstChild, 'transform', `scaleX(${Math.min(1, b.openRemainingMs / whole).toFixed(3)})`);
+  set(g.lastChild, logic.duration(logic.secondsUp(b.openRemainingMs)));
+}
+
 // ---- rows ----
 
 const drawn = new Map(); // id -> row element with its parts
 const visible = new Set();
 const watcher = 'IntersectionObserver' in window ? new IntersectionObserver((entries) => {
   for (const e of entries) {
-    if (e.isIntersecting) { visible.add(e.target); drawSpark(e.target); } else visible.delete(e.target);
+    if (e.isIntersecting) { visible.add(e.target); if (e.target.__row) setRow(e.target, e.target.__row); drawSpark(e.target); } else visible.delete(e.target);
   }
 }, { rootMargin: '200px' }) : null;
 
@@ -186,7 +196,8 @@ function makeRow(id) {
   p.rejectedText = p.rejected.appendChild(make('span'));
   p.reasons = p.rejected.appendChild(make('span', 'small'));
   p.wait = cell('wait', 'num wait', 'Wait P50, P99');
-  p.waitText = p.wait.appendChild(make('span'));
+  p.waitText = p.wait.appendChild(make('span', 'p50'));
+  p.p99Text = p.wait.appendChild(make('span', 'p99'));
   p.breaker = cell('breaker');
   p.breakerState = make('span', 'small');
   p.failed = makeGauge('failed');
@@ -202,6 +213,10 @@ function makeRow(id) {
 }
 
 function setRow(tr, r) {
+  const selected = view.selected === r.c.id;
+  if (tr.__shows === r && tr.__selected === selected) return;
+  tr.__shows = r;
+  tr.__selected = selected;
   const p = tr.__parts, c = r.c, u = logic.use(c);
   attr(tr, 'data-level', r.said.level);
   attr(tr, 'data-policy', c.policy);
@@ -212,7 +227,7 @@ function setRow(tr, r) {
   set(p.name, logic.nameOf(c));
   attr(p.name, 'title', r.said.sentence);
   attr(p.name, 'aria-expanded', view.selected === c.id);
-  set(p.policy, `${c.key ? c.policy + ' · ' : ''}${c.side}${c.pool ? ' pool' : ''} · per ${c.per}${c.mode === 'observe' ? ' · observes only' : ''}`);
+  set(p.policy, `${c.key ? logic.plain(c.policy) + ' · ' : ''}${c.side}${c.pool ? ' pool' : ''} · per ${c.per}${c.mode === 'observe' ? ' · observes only' : ''}`);
   setHull(p.hull, c);
   attr(p.use, 'data-value', u.taken);
   set(p.takenNumber, logic.count(u.taken));
@@ -225,7 +240,8 @@ function setRow(tr, r) {
   p.rejected.classList.toggle('some', !!r.rates && r.rates.rejected > 0);
   set(p.reasons, reasons(r));
   attr(p.wait, 'data-value', r.waits ? r.waits.p99 : -1);
-  set(p.waitText, r.waits ? `${logic.bound(r.waits.p50)}, ${logic.bound(r.waits.p99)}` : '–');
+  set(p.waitText, r.waits ? logic.bound(r.waits.p50) : '–');
+  set(p.p99Text, r.waits ? logic.bound(r.waits.p99) : '');
   const b = c.breaker;
   attr(p.breaker, 'data-value', b ? b.state : '');
   p.breaker.classList.toggle('none', !b);
@@ -237,7 +253,7 @@ function setRow(tr, r) {
 
 function breakerWords(b) {
   const word = logic.STATE_WORDS[b.state] || b.state;
-  if (b.state === 'open') return b.openRemainingMs > 0 ? `${word}, ${logic.duration(b.openRemainingMs < 1000 ? b.openRemainingMs : Math.ceil(b.openRemainingMs / 1000) * 1000)} left` : `${word}, a probe is due`;
+  if (b.state === 'open') return b.openRemainingMs > 0 ? `${word}, ${logic.duration(logic.secondsUp(b.openRemainingMs))} left` : `${word}, a probe is due`;
   if (b.state === 'half_open') return `${word}, ${b.probes - b.probesLeft} of ${b.probes} probes in`;
   return `${word}, ${logic.plural(b.calls, 'call')}`;
 }
@@ -249,7 +265,7 @@ function reasons(r) {
 }
 
 function drawSpark(tr) {
-  sparkline(tr.__parts.canvas, model, model.tracks.get(tr.dataset.id), false);
+  sparkline(tr.__parts.canvas, shown, shown.tracks.get(tr.dataset.id), false);
 }
 
 // ---- the whole picture ----
@@ -259,10 +275,23 @@ let order = []; // ids as shown
 let orderAt = 0, orderKey = '';
 let pointerInTable = false;
 
+let firsts = null, firstsOf = null;
+
 function compute() {
-  rows = model.doc.compartments.map((c, at) => {
-    const rates = model.rates(c.id);
-    return { c, at, rates, waits: model.waits(c.id), said: logic.describe(c, rates, model.now, model.tracks.get(c.id)) };
+  if (firstsOf !== shown.doc.transitions) {
+    firstsOf = shown.doc.transitions;
+    firsts = logic.leftClosed(firstsOf);
+  }
+  const before = new Map(rows.map((r) => [r.c.id, r]));
+  rows = shown.doc.compartments.map((c, at) => {
+    const rates = shown.rates(c.id);
+    const quiet = !rates || (!rates.granted && !rates.rejected && !rates.left && !rates.observed);
+    const old = before.get(c.id);
+    if (quiet && old && old.c === c && old.quiet === quiet && !old.rates === !rates && !old.waits && old.said.level < logic.WARN) {
+      old.at = at;
+      return old; // most of a thousand have nothing to tell
+    }
+    return { quiet, c, at, rates, waits: shown.waits(c.id), said: logic.describe(c, rates, shown.now, shown.tracks.get(c.id), c.breaker && firsts.get(logic.breakerID(c))) };
   });
 }
 
@@ -273,7 +302,8 @@ function arranged() {
   const key = `${view.sort}/${view.reversed}`;
   const held = pointerInTable || $('rows').contains(document.activeElement);
   const stable = view.sort === 'name';
-  if (key !== orderKey || stable || (!held && performance.now() - orderAt > 3000)) {
+  const calm = view.sort === 'trouble' && !held; // levels change seldom
+  if (key !== orderKey || stable || calm || (!held && performance.now() - orderAt > 3000)) {
     const out = logic.sorted(found, view.sort, view.reversed);
     orderKey = key;
     orderAt = performance.now();
@@ -286,7 +316,7 @@ function arranged() {
 }
 
 function render() {
-  if (!model.doc) return;
+  if (!shown.doc) return;
   const began = performance.now();
   compute();
   renderSummary();
@@ -300,17 +330,20 @@ function render() {
   root.scriptMs = (performance.now() - began + parseMs).toFixed(1);
 }
 
+const EAGER = 100;
+
 function renderTable() {
   const found = arranged();
-  const shown = found.slice(0, view.limit);
-  const elements = shown.map((r) => {
+  const some = found.slice(0, view.limit);
+  const elements = some.map((r, i) => {
     let tr = drawn.get(r.c.id);
     if (!tr) drawn.set(r.c.id, tr = makeRow(r.c.id));
-    setRow(tr, r);
+    tr.__row = r;
+    if (i < EAGER || visible.has(tr) || !tr.__shows) setRow(tr, r); // the others when they come into sight
     return tr;
   });
   arrange($('rows'), elements);
-  if (drawn.size > elements.length + 200) forgetRows(new Set(shown.map((r) => r.c.id)));
+  if (drawn.size > elements.length + 200) forgetRows(new Set(some.map((r) => r.c.id)));
   for (const tr of visible) if (tr.isConnected) drawSpark(tr);
   attr($('table'), 'aria-rowcount', found.length + 1);
   set($('shown'), found.length === rows.length ? logic.plural(rows.length, 'compartment') : `${logic.count(found.length)} of ${logic.plural(rows.length, 'compartment')}`);
@@ -354,13 +387,17 @@ function makeCard(id) {
   const li = make('li', 'card');
   li.dataset.id = id;
   const head = make('div', 'head');
-  const p = { badge: badge(), name: make('button', 'link open'), side: make('span', 'dim'), sentence: make('p', 'sentence'), hull: makeHull(), hint: make('p', 'hint') };
+  const p = {
+    badge: badge(), name: make('button', 'link open'), side: make('span', 'dim'), sentence: make('p', 'sentence'),
+    hull: makeHull(), left: makeGauge('left'), failed: makeGauge('failed'), slow: makeGauge('slow'), hint: make('p', 'hint'),
+  };
+  p.left.classList.add('left');
   p.name.type = 'button';
   p.name.addEventListener('click', () => select(id, p.name));
   head.append(p.badge, p.name, p.side);
   p.what = make('span');
   p.hint.append(p.what);
-  li.append(head, p.sentence, p.hull, p.hint);
+  li.append(head, p.sentence, p.hull, p.left, p.failed, p.slow, p.hint);
   li.__parts = p;
   return li;
 }
@@ -369,18 +406,22 @@ let cardOrder = '', cardIDs = [];
 
 function renderCards() {
   const bad = logic.sorted(rows.filter((r) => r.said.level >= logic.WARN), 'trouble', false);
-  const shown = bad.slice(0, MAX_CARDS);
-  const elements = shown.map((r) => {
+  const worst = bad.slice(0, MAX_CARDS);
+  const elements = worst.map((r) => {
     let li = cards.get(r.c.id);
     if (!li) cards.set(r.c.id, li = makeCard(r.c.id));
     const p = li.__parts;
     attr(li, 'data-level', r.said.level);
     setBadge(p.badge, r.said);
     set(p.name, logic.nameOf(r.c));
-    set(p.side, `${r.c.key ? `policy ${r.c.policy}, ` : ''}${r.c.side}${r.c.pool ? ' pool' : ' side'}`);
+    set(p.side, `${r.c.key ? `policy ${logic.plain(r.c.policy)}, ` : ''}${r.c.side}${r.c.pool ? ' pool' : ' side'}`);
     set(p.sentence, r.said.sentence);
-    p.hull.hidden = !logic.use(r.c).limit;
+    const b = r.c.breaker, shut = b && b.state !== 'closed' && b.state !== 'disabled';
+    p.hull.hidden = !logic.use(r.c).limit || shut;
     setHull(p.hull, r.c);
+    setLeft(p.left, b);
+    setGauge(p.failed, b ? b.failureRate : -1, shut ? b.maxFailureRate : 0);
+    setGauge(p.slow, b ? b.slowCallRate : -1, shut ? b.maxSlowCallRate : 0);
     set(p.what, r.said.hint);
     p.hint.hidden = !r.said.hint;
     return li;
@@ -396,7 +437,7 @@ const MAX_LANES = 8;
 let listed = null;
 
 function renderTimeline() {
-  const list = model.doc.transitions;
+  const list = shown.doc.transitions;
   $('trips').hidden = !list.length;
   if (!list.length) return;
   const lanes = logic.spans(list, serverNow()).filter((l) => l.spans.length).slice(0, MAX_LANES);
@@ -413,24 +454,24 @@ function transitionItem(t, named) {
   const li = make('li');
   const time = make('time', '', logic.clock(Date.parse(t.time)));
   time.dateTime = t.time;
-  const b = model.doc.compartments.find((c) => c.breaker && c.policy === t.policy && c.side === t.side && c.key === t.key);
+  const b = shown.doc.compartments.find((c) => c.breaker && c.policy === t.policy && c.side === t.side && c.key === t.key);
   const until = t.openForMs ? ` for ${logic.duration(t.openForMs)}` : '';
-  li.append(time, ` ${named ? (t.key || t.policy) + ': ' : ''}${logic.STATE_WORDS[t.from] || t.from} to ${logic.STATE_WORDS[t.to] || t.to}${until}: ${logic.cause(t, b && b.breaker)}`);
+  li.append(time, ` ${named ? `\u2068${logic.nameOf(t)}\u2069: ` : ''}${logic.STATE_WORDS[t.from] || t.from} to ${logic.STATE_WORDS[t.to] || t.to}${until}: ${logic.cause(t, b && b.breaker)}`);
   return li;
 }
 
 function renderFoot() {
-  const p = model.doc.policies;
+  const p = shown.doc.policies;
   const version = p.version ? `file ${p.version.slice(0, 12)}` : 'made in code';
   const failed = p.failed ? `, ${logic.plural(p.failed, 'failed reload')}` : '';
-  set($('policies'), `Policies: ${version}, in force since ${logic.clock(Date.parse(p.since))} (${logic.duration(Math.max(0, model.now - Date.parse(p.since)))}); ${logic.plural(p.reloads, 'reload')}${failed}.`);
+  set($('policies'), `Policies: ${version}, in force since ${logic.clock(Date.parse(p.since))} (${logic.duration(Math.max(0, shown.now - Date.parse(p.since)))}); ${logic.plural(p.reloads, 'reload')}${failed}.`);
   attr($('policies'), 'title', p.version);
   notice('policy-error', !!p.error, 'bad', 'The latest policy file is not in force: the policies of before stay. Mend the file; it is read again by itself.', p.error);
-  notice('draining', !!model.doc.draining, '', 'This process is shutting down: new requests are refused.');
-  notice('closed', !!model.doc.closed, 'bad', 'The Guard of this process was closed: these are its last figures.');
-  const d = model.doc.dropped || [];
+  notice('draining', !!shown.doc.draining, '', 'This process is shutting down: new requests are refused.');
+  notice('closed', !!shown.doc.closed, 'bad', 'The Guard of this process was closed: these are its last figures.');
+  const d = shown.doc.dropped || [];
   $('dropped').hidden = !d.length;
-  set($('dropped'), 'Counted by compartments that were dropped at rest: ' + d.map((c) => `${c.policy} (${c.side}) ${logic.count(c.granted)} granted, ${logic.count(logic.total(c.rejected))} rejected`).join('; ') + '.');
+  set($('dropped'), 'Counted by compartments that were dropped at rest: ' + d.map((c) => `${logic.plain(c.policy)} (${c.side}) ${logic.count(c.granted)} granted, ${logic.count(logic.total(c.rejected))} rejected`).join('; ') + '.');
 }
 
 function notice(id, there, cls, text, more) {
@@ -500,7 +541,7 @@ function makeDetails() {
   title('cells-title', 'Permits');
   field('cells', 'div', 'cells').setAttribute('aria-hidden', 'true');
   field('cells-text', 'p', 'dim');
-  title('chart-title', 'In flight, waiting and limit, last 2 minutes');
+  title('chart-title', '');
   p.chart = make('canvas', 'chart');
   p.chart.setAttribute('aria-hidden', 'true');
   box.append(p.chart);
@@ -538,26 +579,27 @@ function renderDetails() {
   for (const e of box.children) if (e.dataset.field && !only.includes(e.dataset.field)) e.hidden = !r;
   p.badge.hidden = p.chart.hidden = !r;
   if (!r) {
-    set(p.name, decodeURIComponent(view.selected.split('/').pop() || view.selected));
+    set(p.name, logic.plain(view.selected));
     set(p.sentence, 'This compartment is not there now: no call has met it, or it was dropped at rest. It appears here with its next call.');
     p.failed.hidden = p.slow.hidden = true;
     return;
   }
   const c = r.c, u = logic.use(c), b = c.breaker;
   set(p.name, logic.nameOf(c));
-  set(p.what, `${c.key ? `Policy ${c.policy}, ` : ''}${c.side} side, ${c.pool ? 'a pool' : `per ${c.per}`}${c.mode === 'observe' ? ', observes only' : ''}`);
+  set(p.what, `${c.key ? `Policy ${logic.plain(c.policy)}, ` : ''}${c.side} side, ${c.pool ? 'a pool' : `per ${c.per}`}${c.mode === 'observe' ? ', observes only' : ''}`);
   setBadge(p.badge, r.said);
   set(p.sentence, r.said.sentence);
   set(p.hint, r.said.hint);
   renderCells(p, c, u);
-  sparkline(p.chart, model, model.tracks.get(c.id), true);
+  set(p['chart-title'], `In flight, waiting and limit, last ${logic.duration(Math.max(1000, shown.span(c.id)))}`);
+  sparkline(p.chart, shown, shown.tracks.get(c.id), true);
   for (const k of ['breaker-title', 'breaker-state', 'breaker-rule', 'changes-title', 'changes']) p[k].hidden = !b;
   setGauge(p.failed, b ? b.failureRate : -1, b ? b.maxFailureRate : 0);
   setGauge(p.slow, b ? b.slowCallRate : -1, b ? b.maxSlowCallRate : 0);
   if (b) {
     set(p['breaker-state'], `${breakerWords(b)}; ${logic.count(b.failed)} failed, ${logic.count(b.slow)} slow${b.overdue ? `, ${logic.count(b.overdue)} overdue in flight` : ''}.`);
     set(p['breaker-rule'], `Opens at ${logic.percent(b.maxFailureRate)} failed${b.maxSlowCallRate ? ` or ${logic.percent(b.maxSlowCallRate)} slower than ${logic.duration(b.slowCallMs)}` : ''}, of at least ${logic.plural(b.minCalls, 'call')}.`);
-    const mine = model.doc.transitions.filter((t) => t.policy === c.policy && t.side === c.side && t.key === c.key);
+    const mine = shown.doc.transitions.filter((t) => t.policy === c.policy && t.side === c.side && t.key === c.key);
     if (!mine.length && b.last) mine.push(b.last);
     const key = c.id + mine.length + (mine.length ? mine[mine.length - 1].time : '');
     if (listedDetails !== key) {
@@ -638,7 +680,7 @@ let source = null, again = 0, lastSeen = 0, away = false, over = false, schedule
 
 // serverNow is the server's time: that of the newest sample and what has passed since it came.
 function serverNow() {
-  return model.now + (view.paused || !lastSeen ? 0 : Math.min(5000, performance.now() - lastSeen));
+  return shown.now + (view.paused || !lastSeen ? 0 : Math.min(5000, performance.now() - lastSeen));
 }
 
 function connect() {
@@ -717,6 +759,7 @@ let pausedAt = 0;
 function pause() {
   view.paused = !view.paused;
   pausedAt = model.now;
+  shown = view.paused ? model.still() : model;
   attr($('pause'), 'aria-pressed', view.paused);
   set($('pause'), view.paused ? 'Go on' : 'Pause');
   showConnection();

@@ -424,7 +424,9 @@ func TestFaultsAgainstModel(t *testing.T) {
 				},
 				"look": func(*rapid.T) { g.Snapshot() },
 			})
-			for _, e := range l.inside {
+			for len(l.inside) > 0 {
+				e := l.inside[0]
+				l.inside = l.inside[1:]
 				e.call.Release()
 			}
 		})

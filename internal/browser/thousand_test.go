@@ -1,0 +1,142 @@
+package browser
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/heapprofiler"
+	"github.com/chromedp/cdproto/performance"
+	"github.com/chromedp/chromedp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/watertight-go/watertight"
+	"github.com/watertight-go/watertight/policy"
+)
+
+// What a page with a thousand compartments may cost.
+const (
+	maxFirstPaint = 1000.0 // ms from the navigation
+	maxScript     = 50.0   // ms of an update, the median of many
+	maxGrowth     = 2 << 20
+)
+
+const thousand = `
+version: 1
+policies:
+  - name: tenants
+    side: server
+    per: header:X-Tenant
+    bulkhead: {maxConcurrent: 8, maxQueue: 4, maxWait: 1h}
+    breaker: {minCalls: 10, openFor: 10m}
+`
+
+// callers calls for each of n tenants once.
+func callers(t testing.TB, wt *watertight.Guard, n int) {
+	t.Helper()
+	for i := range n {
+		call, err := wt.Admit(context.Background(), tenant(i))
+		if err == nil {
+			call.SettleStatus(200 + 300*(i%7/6))
+			call.Release()
+		}
+	}
+}
+
+func tenant(i int) *policy.Request {
+	return &policy.Request{Side: policy.Server, Method: "GET", Path: "/", Header: map[string][]string{"X-Tenant": {fmt.Sprintf("tenant-%04d", i)}}}
+}
+
+// A thousand compartments that all have something to tell, all the time, do not make the
+// page slow, nor does it grow. Figures are logged; how good they have to be is checked
+// where WATERTIGHT_BROWSER_FIGURES is set, as in .ci/run.
+func TestThousandCompartments(t *testing.T) {
+	wt := watertight.New(parse(t, thousand))
+	callers(t, wt, 1000)
+	st := show(t, wt)
+
+	var paints []float64
+	var tb *tab
+	for range 5 {
+		tb = open(t, st.home, desk)
+		tb.until(`document.querySelectorAll('#rows > tr').length > 50 && performance.getEntriesByName('first-contentful-paint').length`)
+		paints = append(paints, eval[float64](tb, `performance.getEntriesByName('first-contentful-paint')[0].startTime`))
+	}
+	assert.Contains(t, tb.said("#shown"), "1,000 compartments")
+
+	require.NoError(t, call(tb, performance.Enable, performance.EnableParams{}))
+	const warm, n = 20, 60
+	var scripts, tasks, said []float64
+	var heap []float64
+	for i := range warm + n {
+		before := tb.metrics()
+		drawn := tb.updates()
+		callers(t, wt, 1000)
+		tb.until(fmt.Sprintf(`Number(document.documentElement.dataset.updates) >= %d`, drawn+1))
+		after := tb.metrics()
+		if updates := float64(tb.updates() - drawn); i >= warm {
+			scripts = append(scripts, 1000*(after["ScriptDuration"]-before["ScriptDuration"])/updates)
+			tasks = append(tasks, 1000*(after["TaskDuration"]-before["TaskDuration"])/updates)
+			said = append(said, eval[float64](tb, `Number(document.documentElement.dataset.scriptMs)`))
+		}
+		if i >= warm && i%10 == 0 {
+			require.NoError(t, call(tb, heapprofiler.CollectGarbage, cdp.Empty{}))
+			heap = append(heap, tb.metrics()["JSHeapUsedSize"])
+		}
+	}
+	t.Logf("1,000 compartments, all of which change: first paint %.0f ms; an update %.1f ms of script by the browser, %.1f ms by the page, %.1f ms with layout and drawing (medians of %d and %d)",
+		median(paints), median(scripts), median(said), median(tasks), len(paints), n)
+	t.Logf("heap after updates: %.1f MB to %.1f MB; nodes %.0f", heap[0]/(1<<20), heap[len(heap)-1]/(1<<20), tb.metrics()["Nodes"])
+
+	if strict, _ := strconv.ParseBool(os.Getenv("WATERTIGHT_BROWSER_FIGURES")); !strict {
+		return
+	}
+	assert.Less(t, median(paints), maxFirstPaint)
+	assert.Less(t, median(scripts), maxScript)
+	assert.Less(t, heap[len(heap)-1]-slices.Min(heap[:2]), float64(maxGrowth), "%v", heap)
+}
+
+// metrics returns what the browser has counted for the tab, in seconds and bytes.
+func (tb *tab) metrics() map[string]float64 {
+	tb.Helper()
+	r, err := chromedp.Call(tb.ctx, performance.GetMetrics, cdp.Empty{})
+	require.NoError(tb, err)
+	m := make(map[string]float64)
+	for _, x := range r.Metrics {
+		m[x.Name] = x.Value
+	}
+	return m
+}
+
+func median(xs []float64) float64 {
+	xs = slices.Sorted(slices.Values(xs))
+	return xs[len(xs)/2]
+}
+
+// Compartments that come and go, as those of tenants do, leave nothing behind: not in the
+// document, and not in what is remembered of them.
+func TestForgetsCompartments(t *testing.T) {
+	wt := watertight.New(parse(t, strings.Replace(thousand, "policies:", "defaults: {maxCompartments: 50}\npolicies:", 1)))
+	tb := open(t, show(t, wt).home, desk)
+	require.NoError(t, call(tb, performance.Enable, performance.EnableParams{}))
+	var nodes []float64
+	for i := range 12 {
+		for j := range 50 {
+			call, err := wt.Admit(context.Background(), tenant(1000*i+j))
+			require.NoError(t, err)
+			call.SettleStatus(200)
+			call.Release()
+		}
+		tb.until(fmt.Sprintf(`%s && document.querySelectorAll('#rows > tr').length === 50`, find("tenants", fmt.Sprintf("tenant-%04d", 1000*i))))
+		require.NoError(t, call(tb, heapprofiler.CollectGarbage, cdp.Empty{}))
+		nodes = append(nodes, tb.metrics()["Nodes"])
+	}
+	// Some rows may be kept for a while, but not those of all.
+	assert.Less(t, nodes[11], nodes[7]*1.1, "%v", nodes)
+}

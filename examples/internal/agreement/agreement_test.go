@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 
@@ -161,4 +162,14 @@ func (b *logBook) has(text string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return strings.Contains(b.out.String(), text)
+}
+
+// docs/logs.md has each text, so that whoever sees one finds what it means.
+func TestDocsHaveEachRecord(t *testing.T) {
+	text, err := os.ReadFile("../../../docs/logs.md")
+	require.NoError(t, err)
+	for record := range records {
+		record, _, _ = strings.Cut(strings.TrimPrefix(record, "watertight: "), ";")
+		assert.Contains(t, string(text), "`"+record)
+	}
 }

@@ -234,7 +234,11 @@ var records = map[string]string{
 	"watertight: more compartments dropped":                            "evicted",
 	"watertight: too many keys, new ones share a compartment":          "overflow began",
 	"watertight: new keys have compartments of their own again":        "overflow ended",
+	"watertight: too many keys more often":                             "overflow began",
+	"watertight: new keys had compartments of their own more often":    "overflow ended",
 	"watertight: policies reloaded":                                    "reload ok",
+	"watertight: policies reloaded more often":                         "reload ok",
+	"watertight: more new policies are not in force":                   "reload failed",
 	"watertight: the new policies are not in force, those before stay": "reload failed",
 	"watertight: more response bodies were dropped without Close":      "leaked",
 

@@ -35,6 +35,13 @@
 // watertight.mode and without the status Error: the call went on. A wait that it would
 // not have survived is told at the end of the call, and nothing is waited for.
 //
+// A trip has links to the calls behind it, at most 8, the latest last: those of the
+// breaker's window that failed, or that were slow; those in flight that were overdue, of
+// which only some are known if there are many; after half-open, the probes. A link leads
+// to the bulkhead.grant of the call, or to the caller's span if the call had no permit,
+// and only where that was sampled. A caller is linked once, and not at all if it is the
+// parent of the trip.
+//
 // A breaker that nobody called changes its state when the next call looks. The
 // span is then in the trace of that call, at that time, and
 // watertight.breaker.late_ms says how long the change had been due.
@@ -64,6 +71,8 @@
 //	watertight.breaker.responded       likewise: how many got an answer in the last slowCall
 //	watertight.breaker.open_for_ms     trip: how long the breaker stays open
 //	watertight.breaker.late_ms         transitions that nobody looked for in time
+//	watertight.link.outcome            links of a trip: failed, slow, failed_slow or overdue
+//	watertight.link.took_ms            links of a trip: how long the call took, so far if overdue
 //
 // Nothing comes from the request but the key, which is cut to 64 bytes, with
 // what is not printable replaced.

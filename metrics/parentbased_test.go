@@ -46,7 +46,7 @@ func TestParentBasedSampler(t *testing.T) {
 		name    string
 		caller  func(context.Context) context.Context
 		sampler sdktrace.Sampler
-		asked   int // for a wait, a refusal and two grants, with the option
+		asked   int64 // for a wait, a refusal and two grants, with the option
 		spans   int
 	}{
 		{"a local caller, sampled out", unsampledCaller, sdktrace.AlwaysSample(), 0, 0},
@@ -77,7 +77,7 @@ func TestParentBasedSampler(t *testing.T) {
 					synctest.Wait()
 					assert.Len(t, recorder.Ended(), tt.spans)
 					if opts != nil {
-						assert.EqualValues(t, tt.asked, asked.Load())
+						assert.Equal(t, tt.asked, asked.Load())
 					} else {
 						assert.EqualValues(t, 4, asked.Load())
 					}

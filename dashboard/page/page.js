@@ -114,8 +114,9 @@ function setHull(h, c) {
   h.classList.toggle('nolimit', !u.limit);
   h.classList.toggle('noqueue', !u.places && !u.queued);
   const share = u.limit ? Math.min(1, u.taken / u.limit) : 0;
-  tank.classList.toggle('full', u.limit > 0 && u.taken >= u.limit);
-  tank.classList.toggle('high', u.limit > 0 && u.taken < u.limit && u.taken >= 0.8 * u.limit);
+  const limits = u.limit > 0 && c.mode !== 'observe';
+  tank.classList.toggle('full', limits && u.taken >= u.limit);
+  tank.classList.toggle('high', limits && u.taken < u.limit && u.taken >= 0.8 * u.limit);
   tank.classList.toggle('fine', u.limit > 50);
   style(tank, '--n', Math.max(1, u.limit));
   style(tank.firstChild, 'transform', `scaleX(${share.toFixed(3)})`);
@@ -178,6 +179,7 @@ function makeRow(id) {
   const name = cell('name', 'compartment');
   p.name = make('button', 'name');
   p.name.type = 'button';
+  p.name.setAttribute('aria-controls', 'details');
   p.policy = make('span', 'small');
   name.append(p.name, p.policy);
   p.use = cell('use');
@@ -254,14 +256,14 @@ function setRow(tr, r) {
 function breakerWords(b) {
   const word = logic.STATE_WORDS[b.state] || b.state;
   if (b.state === 'open') return b.openRemainingMs > 0 ? `${word}, ${logic.duration(logic.secondsUp(b.openRemainingMs))} left` : `${word}, a probe is due`;
-  if (b.state === 'half_open') return `${word}, ${b.probes - b.probesLeft} of ${b.probes} probes in`;
+  if (b.state === 'half_open') return b.probes > 0 ? `${word}, ${b.probes - b.probesLeft} of ${b.probes} probes in` : word;
   return `${word}, ${logic.plural(b.calls, 'call')}`;
 }
 
 function reasons(r) {
   if (!r.rates || !r.rates.rejected) return r.rates && r.rates.observed > 0 ? `would be ${logic.rate(r.rates.observed)}` : '';
   const short = { full: 'full', wait_timeout: 'timed out', open: 'open', draining: 'draining' };
-  return logic.REASONS.filter((k) => r.rates.reasons[k] > 0).map((k) => `${logic.rate(r.rates.reasons[k])} ${short[k]}`).join(', ');
+  return logic.REASONS.filter((k) => r.rates.reasons[k] > 0).map((k) => `${logic.rate(r.rates.reasons[k])} ${short[k]}`).concat(r.rates.other ? [`${logic.rate(r.rates.other)} other`] : []).join(', ');
 }
 
 function drawSpark(tr) {
@@ -571,6 +573,8 @@ function renderDetails() {
   const r = view.selected && rows.find((x) => x.c.id === view.selected);
   document.querySelector('main').classList.toggle('split', !!view.selected);
   box.hidden = !view.selected;
+  attr(skip, 'href', view.selected ? '#details' : '#compartments');
+  set(skip, view.selected ? 'Skip to the details' : 'Skip to the compartments');
   if (!view.selected) return;
   attr(box, 'data-id', view.selected);
   if (!details) details = makeDetails();
@@ -597,7 +601,7 @@ function renderDetails() {
   setGauge(p.failed, b ? b.failureRate : -1, b ? b.maxFailureRate : 0);
   setGauge(p.slow, b ? b.slowCallRate : -1, b ? b.maxSlowCallRate : 0);
   if (b) {
-    set(p['breaker-state'], `${breakerWords(b)}; ${logic.count(b.failed)} failed, ${logic.count(b.slow)} slow${b.overdue ? `, ${logic.count(b.overdue)} overdue in flight` : ''}.`);
+    set(p['breaker-state'], `${breakerWords(b)}${b.failed === undefined ? '' : `; ${logic.count(b.failed)} failed, ${logic.count(b.slow)} slow`}${b.overdue ? `, ${logic.count(b.overdue)} overdue in flight` : ''}.`);
     set(p['breaker-rule'], `Opens at ${logic.percent(b.maxFailureRate)} failed${b.maxSlowCallRate ? ` or ${logic.percent(b.maxSlowCallRate)} slower than ${logic.duration(b.slowCallMs)}` : ''}, of at least ${logic.plural(b.minCalls, 'call')}.`);
     const mine = shown.doc.transitions.filter((t) => t.policy === c.policy && t.side === c.side && t.key === c.key);
     if (!mine.length && b.last) mine.push(b.last);
@@ -622,9 +626,12 @@ function renderDetails() {
 function countPairs(c, r) {
   const per = (x) => (r.rates ? ` (${logic.rate(x)}/s)` : '');
   const out = [['granted', logic.count(c.granted) + per(r.rates && r.rates.granted)]];
-  for (const k of logic.REASONS) out.push([`rejected: ${logic.REASON_WORDS[k]}`, logic.count(c.rejected[k] || 0) + per(r.rates && r.rates.reasons[k])]);
+  const rejected = c.rejected || {};
+  for (const k of logic.REASONS) out.push([`rejected: ${logic.REASON_WORDS[k]}`, logic.count(rejected[k] || 0) + per(r.rates && r.rates.reasons[k])]);
+  for (const k in rejected) if (!logic.REASONS.includes(k)) out.push([`rejected: ${logic.plain(k)}`, logic.count(rejected[k])]);
   out.push(['left while waiting', logic.count(c.left) + per(r.rates && r.rates.left)]);
   if (c.observed) for (const k in c.observed) out.push([`would have been rejected: ${logic.REASON_WORDS[k] || k}`, logic.count(c.observed[k])]);
+  if (c.breaker) out.push(['times that the breaker opened', logic.count(c.trips || 0)]);
   if (c.leaked) out.push(['bodies never closed', logic.count(c.leaked)]);
   out.push(['in flight', logic.count(c.inFlight)]);
   if (c.bulkhead) {
@@ -740,6 +747,7 @@ function showConnection() {
   else if (!lastSeen) { state = 'connecting'; text = 'Connecting'; }
   attr(c, 'data-state', state);
   set($('connection-text'), text);
+  document.body.classList.toggle('lost', lost && !!lastSeen);
   notice('lost', lost && !!lastSeen, 'bad', 'The connection is lost: what is below is old. The page tries again by itself.');
 }
 setInterval(() => { if (!document.hidden) showConnection(); }, 1000);
@@ -814,6 +822,13 @@ function sortBy(column) {
   changed();
 }
 
+const skip = document.querySelector('.skip');
+skip.addEventListener('click', (e) => {
+  e.preventDefault(); // the fragment is the view's
+  const to = view.selected ? $('details') : $('compartments');
+  to.focus();
+  to.scrollIntoView();
+});
 $('pause').addEventListener('click', pause);
 $('filter').addEventListener('input', (e) => { view.text = e.target.value.trim(); view.limit = 100; saveView(); render(); });
 $('side').addEventListener('change', (e) => { view.side = e.target.value; changed(); });

@@ -1,7 +1,7 @@
 // Command client shows what watertight does, on real traffic over loopback.
 //
 //	client [-target URL [-upstream NAME]...] [-otlp URL] [-duration DURATION]
-//	client -soak DURATION
+//	client -soak DURATION [-admin ADDR]
 //
 // Without -target it starts the example server in its own process, with two
 // upstreams behind it: one stays healthy, the other turns slow, then fails,
@@ -13,7 +13,8 @@
 // and come back every few seconds, and the limits change every second. Every call that
 // arrives must be granted, rejected or gone, and every permit that is granted must come
 // back. That is checked every second while it goes on, every five with everybody at
-// rest, and at the end, when neither goroutines nor open files may be left either.
+// rest, and at the end, when neither goroutines nor open files may be left either. With
+// -admin it can be watched on the live page.
 //
 // It exits with status 0 if what it promises held, with 1 if not or if it could
 // not start, with 2 if it was called wrongly.
@@ -50,6 +51,7 @@ type config struct {
 	otlp      string
 	duration  time.Duration
 	soak      time.Duration // 0: a demonstration
+	admin     string        // of the soak
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
@@ -62,7 +64,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	if cfg.soak > 0 {
 		err := soak.Run(ctx, soak.Config{
-			Duration: cfg.soak, Concurrency: 256, Settle: 5 * time.Second, Fault: 2 * time.Second, Limits: time.Second,
+			Duration: cfg.soak, Concurrency: 256, Settle: 5 * time.Second, Fault: 2 * time.Second, Limits: time.Second, Admin: cfg.admin,
 		}, stdout)
 		if err != nil {
 			fmt.Fprintln(stderr, err)
@@ -113,6 +115,7 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	})
 	fs.DurationVar(&cfg.duration, "duration", 15*time.Second, "how `long` to send load, at least "+minDuration.String())
 	fs.DurationVar(&cfg.soak, "soak", 0, "how `long` to look for permits that get lost, at least "+minDuration.String()+", instead of the demonstration")
+	fs.StringVar(&cfg.admin, "admin", "", "`address` for the live page of -soak, such as 127.0.0.1:6060; none without it")
 	err := fs.Parse(args)
 	if err != nil {
 		return cfg, err
@@ -132,8 +135,10 @@ func check(fs *flag.FlagSet, cfg config) error {
 		return fmt.Errorf("-duration %s: want at least %s", cfg.duration, minDuration)
 	case given(fs, "soak") && cfg.soak < minDuration:
 		return fmt.Errorf("-soak %s: want at least %s", cfg.soak, minDuration)
+	case cfg.admin != "" && cfg.soak == 0:
+		return errors.New("-admin shows the live page of -soak; the example server has one of its own")
 	case cfg.soak > 0 && (cfg.target != nil || given(fs, "duration") || cfg.otlp != ""):
-		return errors.New("-soak takes no other flags: it has its own upstreams, and no traces")
+		return errors.New("-soak takes no other flag but -admin: it has its own upstreams, and no traces")
 	case cfg.target == nil && len(cfg.upstreams) > 0:
 		return errors.New("-upstream names upstreams of a -target; without one the demonstration has its own")
 	}

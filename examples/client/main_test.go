@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
@@ -78,7 +80,9 @@ func TestWhatCannotStart(t *testing.T) {
 		"upstream without target": {[]string{"-upstream", "a"}, 2, "-target"},
 		"too short a soak":        {[]string{"-soak", "1s"}, 2, "-soak 1s: want at least 5s"},
 		"no soak":                 {[]string{"-soak", "-5s"}, 2, "want at least 5s"},
-		"a soak of somebody else": {[]string{"-soak", "5s", "-target", "http://127.0.0.1:1"}, 2, "takes no other flags"},
+		"a page of nothing":       {[]string{"-admin", "127.0.0.1:0"}, 2, "-admin shows the live page of -soak"},
+		"a page that cannot be":   {[]string{"-soak", "5s", "-admin", "127.0.0.1:99999"}, 1, "99999"},
+		"a soak of somebody else": {[]string{"-soak", "5s", "-target", "http://127.0.0.1:1"}, 2, "takes no other flag but -admin"},
 		"help":                    {[]string{"-h"}, 0, "-duration"},
 		"nobody there":            {[]string{"-target", "http://127.0.0.1:1"}, 1, "is an example server running at http://127.0.0.1:1?"},
 	} {
@@ -145,9 +149,46 @@ func TestQuantile(t *testing.T) {
 // The soak as CI runs it, but shorter: it has an opinion of its own.
 func TestSoak(t *testing.T) {
 	var out, errs bytes.Buffer
-	code := run(t.Context(), []string{"-soak", "5s"}, &out, &errs)
+	shown := &watching{w: &out, events: make(chan int, 1)}
+	code := run(t.Context(), []string{"-soak", "5s", "-admin", "127.0.0.1:0"}, shown, &errs)
 	require.Empty(t, errs.String(), out.String())
 	assert.Zero(t, code)
+	assert.Greater(t, <-shown.events, 3, "whoever watches it sees something new each second")
 	assert.Contains(t, out.String(), "everything balances, nothing is left")
 	assert.Regexp(t, `the limits changed [1-9]\d* times, an upstream its mood [1-9]\d* times, the books were closed [2-9]\d* times`, out.String())
+}
+
+// A watching writer opens the live page that what is written tells of, and counts the
+// events until that ends.
+type watching struct {
+	w      io.Writer
+	events chan int
+}
+
+var pageURL = regexp.MustCompile(`to watch: (http://\S+)`)
+
+func (w *watching) Write(p []byte) (int, error) {
+	if found := pageURL.FindSubmatch(p); found != nil {
+		go w.watch(string(found[1]))
+	}
+	return w.w.Write(p)
+}
+
+func (w *watching) watch(page string) {
+	n := 0
+	defer func() { w.events <- n }()
+	resp, err := http.Get(page + "events")
+	if err != nil {
+		return
+	}
+	defer resp.Body.Close()
+	for lines := bufio.NewReader(resp.Body); ; {
+		line, err := lines.ReadString('\n')
+		if err != nil {
+			return
+		}
+		if strings.HasPrefix(line, "event: ") {
+			n++
+		}
+	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/runtime"
@@ -45,7 +46,8 @@ var (
 type tab struct {
 	testing.TB
 	*heard
-	ctx context.Context
+	ctx   context.Context
+	close func() // before the end of the test
 }
 
 // heard is what a tab has told of.
@@ -69,13 +71,12 @@ func open(t testing.TB, home string, v view) *tab {
 func blank(t testing.TB, home string, v view) *tab {
 	t.Helper()
 	tb := &tab{TB: t, heard: &heard{home: home}}
-	var cancel context.CancelFunc
-	tb.ctx, cancel = chromedp.NewContext(startChromium(t), chromedp.WithNewBrowserContext(), chromedp.WithListener(tb.hear))
+	tb.ctx, tb.close = chromedp.NewContext(startChromium(t), chromedp.WithNewBrowserContext(), chromedp.WithListener(tb.hear))
 	t.Cleanup(func() {
 		if t.Failed() {
 			tb.keep("failed.png")
 		}
-		cancel()
+		tb.close()
 		for _, w := range tb.wrongs() {
 			t.Errorf("in the browser: %s", w)
 		}
@@ -88,7 +89,7 @@ func blank(t testing.TB, home string, v view) *tab {
 }
 
 // in returns the tab for use in a subtest.
-func (tb *tab) in(t testing.TB) *tab { return &tab{TB: t, heard: tb.heard, ctx: tb.ctx} }
+func (tb *tab) in(t testing.TB) *tab { return &tab{TB: t, heard: tb.heard, ctx: tb.ctx, close: tb.close} }
 
 // see changes what the page is looked at with.
 func (tb *tab) see(v view) {
@@ -232,7 +233,7 @@ func (tb *tab) until(expression string) {
 		}
 		time.Sleep(poll)
 	}
-	require.FailNow(tb, "it does not become true: "+expression, "last: %s\nthe page says:\n%s", last, tb.text())
+	require.FailNow(tb, "it does not become true: "+expression, "last: %s\nvisible: %s\nthe page says:\n%s", last, tb.sees("document.visibilityState + ' ' + document.hasFocus()"), tb.sees("document.body.innerText"))
 }
 
 // click clicks with the mouse what the CSS selector finds, as soon as it can be seen.
@@ -240,6 +241,13 @@ func (tb *tab) click(selector string) {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(tb.ctx, patience)
 	defer cancel()
+	require.NoError(tb, chromedp.Do(ctx, chromedp.ScrollIntoView(chromedp.CSS(selector))), "%s", selector)
+	top := eval[string](tb, `((e) => {
+		const box = e.getBoundingClientRect();
+		const top = document.elementFromPoint(box.x + box.width / 2, box.y + box.height / 2);
+		return top === e || e.contains(top) ? '' : (top || document.body).outerHTML.slice(0, 200);
+	})(document.querySelector(`+quote(selector)+`))`)
+	require.Empty(tb, top, "this is in front of %s", selector)
 	require.NoError(tb, chromedp.Do(ctx, chromedp.Click(chromedp.CSS(selector))), "%s", selector)
 }
 
@@ -261,22 +269,29 @@ func (tb *tab) wait(what string, is func() bool) {
 // reload loads the page anew, with the fragment that it has by now.
 func reload() chromedp.Action[chromedp.Void] { return chromedp.Reload() }
 
-// text returns what can be read on the page, without failing.
-func (tb *tab) text() string {
+// sees returns the text that an expression gives, or what is wrong with that.
+func (tb *tab) sees(expression string) string {
 	ctx, cancel := context.WithTimeout(tb.ctx, patience)
 	defer cancel()
-	s, err := chromedp.Run(ctx, chromedp.Evaluate[string]("document.body.innerText"))
+	s, err := chromedp.Run(ctx, chromedp.Evaluate[string](expression))
 	if err != nil {
 		return err.Error()
 	}
 	return s
 }
 
-// press presses keys, one after the other.
+// press presses keys, one after the other. (What chromedp has for this types the character
+// even if the page has taken the key for itself.)
 func (tb *tab) press(keys ...string) {
 	tb.Helper()
 	for _, k := range keys {
-		tb.do(chromedp.KeyEvent(k))
+		events := kb.Encode([]rune(k)[0])
+		down, up := events[0], events[len(events)-1]
+		if len(events) > 2 {
+			down.Type, down.Text, down.UnmodifiedText = input.DispatchKeyEventTypeKeyDown, events[1].Text, events[1].UnmodifiedText
+		}
+		require.NoError(tb, call(tb, input.DispatchKeyEvent, *down))
+		require.NoError(tb, call(tb, input.DispatchKeyEvent, *up))
 	}
 }
 

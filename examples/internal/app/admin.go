@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/watertight-go/watertight/dashboard"
 	"github.com/watertight-go/watertight/examples/internal/telemetry"
 )
 
@@ -51,9 +52,11 @@ func newAdmin(ctx context.Context, addr, service string, log *slog.Logger) (*adm
 	}, nil
 }
 
-// adminHandler is the place for pages that operators look at.
+// adminHandler has what operators look at: the live page, and the metrics that Prometheus
+// scrapes.
 func (a *App) adminHandler() http.Handler {
 	mux := http.NewServeMux()
+	mux.Handle("/", dashboard.Handler(a.guard))
 	mux.Handle("GET /metrics", a.admin.meters.Handler())
 	return mux
 }

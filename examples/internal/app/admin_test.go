@@ -1,6 +1,7 @@
 package app_test
 
 import (
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -41,6 +42,13 @@ func TestAdminIsBesideTheService(t *testing.T) {
 		`watertight_policy="all",watertight_result="full",watertight_side="server"} 1`
 	assert.Contains(t, seriesOf(t, a, "watertight_calls_total"), want)
 
+	page := do(t, http.MethodGet, a.AdminURL()+"snapshot.json")
+	assert.Equal(t, http.StatusOK, page.StatusCode)
+	assert.Contains(t, page.body, `"full":1`)
+	watching, err := http.Get(a.AdminURL() + "events")
+	require.NoError(t, err)
+	defer watching.Body.Close()
+
 	ended := make(chan error, 1)
 	go func() { ended <- a.Shutdown(t.Context()) }()
 	eventually(t, func() bool { return !a.Guard().Ready() }, "draining should begin")
@@ -49,7 +57,8 @@ func TestAdminIsBesideTheService(t *testing.T) {
 	gate.open()
 	receive(t, inside)
 	require.NoError(t, receive(t, ended))
-	_, err := http.Get(a.AdminURL() + "metrics")
+	_, _ = io.Copy(io.Discard, watching.Body) // ends, in whatever way
+	_, err = http.Get(a.AdminURL() + "metrics")
 	assert.Error(t, err, "the listener should be closed")
 }
 

@@ -10,21 +10,24 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"sync"
 	"time"
 
 	"github.com/watertight-go/watertight"
+	"github.com/watertight-go/watertight/dashboard"
 	"github.com/watertight-go/watertight/transport"
 )
 
-// A Config says how much of it there is. All fields are required.
+// A Config says how much of it there is. All fields but Admin are required.
 type Config struct {
 	Duration    time.Duration
 	Concurrency int           // callers at once
 	Settle      time.Duration // how often everybody stops, and the books are closed
 	Fault       time.Duration // how long each upstream keeps a mood
 	Limits      time.Duration // how often limits change
+	Admin       string        // address of a live page to watch it on; empty: none
 }
 
 // Run soaks until cfg.Duration is over or ctx is done, and tells about it on out. The
@@ -54,6 +57,7 @@ type soak struct {
 	base      *http.Transport
 	client    *http.Client
 	upstreams []*upstream
+	page      *http.Server // nil: none
 	begun     time.Time
 	heap      uint64 // when the books were first closed; 0: they were not
 
@@ -84,6 +88,10 @@ func (s *soak) start() error {
 		}
 		s.upstreams = append(s.upstreams, u)
 	}
+	if err := s.show(); err != nil {
+		s.stop()
+		return err
+	}
 	return nil
 }
 
@@ -94,6 +102,24 @@ func (s *soak) stop() {
 		u.close()
 	}
 	s.guard.Close()
+	if s.page != nil {
+		s.page.Close()
+	}
+}
+
+// show serves the live page, if somebody wants to watch.
+func (s *soak) show() error {
+	if s.cfg.Admin == "" {
+		return nil
+	}
+	ln, err := net.Listen("tcp", s.cfg.Admin)
+	if err != nil {
+		return err
+	}
+	s.page = &http.Server{Handler: dashboard.Handler(s.guard), ReadHeaderTimeout: 10 * time.Second}
+	go s.page.Serve(ln) // until stop
+	fmt.Fprintf(s.out, "to watch: http://%s/\n", ln.Addr())
+	return nil
 }
 
 // run lets callers, faults and limits loose on each other until the time is over.

@@ -137,6 +137,8 @@ func (stuckProcessor) ForceFlush(context.Context) error                { return 
 func TestStuckSpanProcessorHoldsNoPermit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stuck := make(chan struct{})
+		defer synctest.Wait()
+		defer close(stuck)
 		g := newGuard(t, oneServerPermit, metrics.New(
 			metrics.WithTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(stuckProcessor{stuck}))),
 			metrics.WithLogger(slog.New(slog.DiscardHandler))))
@@ -147,8 +149,6 @@ func TestStuckSpanProcessorHoldsNoPermit(t *testing.T) {
 			synctest.Wait()
 			require.Equal(t, n+1, served, "the only permit is held by a call that has ended")
 		}
-		close(stuck)
-		synctest.Wait()
 	})
 }
 
@@ -168,6 +168,8 @@ func (l stuckLog) WithGroup(string) slog.Handler             { return l }
 func TestStuckLogKeepsOnlyWhoWritesToIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stuck := make(chan struct{})
+		defer synctest.Wait()
+		defer close(stuck)
 		g := newGuard(t, `
 version: 1
 policies:
@@ -196,8 +198,5 @@ policies:
 		}
 		hurried(t, g, 100)
 		require.Zero(t, time.Since(begun))
-		close(stuck)
-		synctest.Wait()
-		g.Close()
 	})
 }

@@ -1,0 +1,192 @@
+package browser
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// logic evaluates a body in which l is the arithmetic and the wording of the page, without
+// any page.
+func logic[T any](tb *tab, body string) T {
+	tb.Helper()
+	return eval[T](tb, `import(new URL('logic.js', location.href)).then((l) => { `+body+` })`)
+}
+
+func openLogic(t *testing.T) *tab {
+	t.Helper()
+	s := serve(t, "version: 1\npolicies: []\n")
+	return open(t, show(t, s.guard).home, desk)
+}
+
+// model has a Model of the script take documents of a compartment, by the second at which
+// each was taken, and tells what is shown after the last.
+const model = `
+	const model = new l.Model();
+	const doc = ([at, c, instance]) => ({
+		version: 1, instance: instance || 'one', time: new Date(1.7e12 + at * 1000).toISOString(), intervalMs: 1000, transitions: [],
+		compartments: c === null ? [] : [{ id: 'x', policy: 'p', side: 'server', per: 'policy', key: '', granted: 0, rejected: {}, left: 0, leaked: 0, inFlight: 0, ...c }],
+	});
+	for (const step of steps) model.take(doc(step));
+`
+
+func TestRates(t *testing.T) {
+	tb := openLogic(t)
+	for _, tt := range []struct {
+		name  string
+		steps string // [second, compartment, instance]
+		want  string // granted and rejected in a second, or null
+	}{
+		{"one sample says nothing", `[[0, {granted: 100}]]`, `null`},
+		{"two", `[[0, {granted: 100}], [1, {granted: 110, rejected: {full: 5}}]]`, `[10, 5]`},
+		{"two, two seconds apart", `[[0, {granted: 100}], [2, {granted: 110}]]`, `[5, 0]`},
+		{"nothing happens", `[[0, {granted: 100}], [1, {granted: 100}]]`, `[0, 0]`},
+		{"all reasons", `[[0, {}], [1, {rejected: {full: 1, wait_timeout: 2, open: 3, draining: 4}}]]`, `[0, 10]`},
+		{"over the last seconds, not all", `[[0, {granted: 0}], [1, {granted: 1000}], [2, {granted: 1000}], [7, {granted: 1000}], [8, {granted: 1000}]]`, `[0, 0]`},
+		{"the same sample again", `[[0, {granted: 100}], [1, {granted: 110}], [1, {granted: 110}]]`, `[10, 0]`},
+		{"only the same sample again", `[[1, {granted: 110}], [1, {granted: 110}]]`, `null`},
+		{"no time between two that differ", `[[1, {granted: 110}], [1, {granted: 120}]]`, `null`},
+		{"the clock goes back", `[[5, {granted: 100}], [1, {granted: 110}]]`, `null`},
+		{"and on", `[[5, {granted: 100}], [1, {granted: 110}], [2, {granted: 112}]]`, `[2, 0]`},
+		{"counts begin anew", `[[0, {granted: 100}], [1, {granted: 3}]]`, `null`},
+		{"and go on", `[[0, {granted: 100}], [1, {granted: 3}], [2, {granted: 5}]]`, `[2, 0]`},
+		{"only one count begins anew", `[[0, {granted: 100, rejected: {full: 9}}], [1, {granted: 101, rejected: {full: 1}}]]`, `null`},
+		{"another process, which has counted more", `[[0, {granted: 100}, 'one'], [1, {granted: 9000}, 'two']]`, `null`},
+		{"gone and back", `[[0, {granted: 100}], [1, null], [2, {granted: 400}]]`, `null`},
+		{"gone", `[[0, {granted: 100}], [1, null]]`, `null`},
+		{"without what an older version lacks", `[[0, {rejected: undefined, left: undefined, granted: 1}], [1, {rejected: undefined, left: undefined, granted: 2}]]`, `[1, 0]`},
+		{"a reason that is not known", `[[0, {}], [1, {rejected: {weather: 3}}]]`, `[0, 3]`},
+		{"longer than is remembered", `Array.from({ length: 500 }, (_, i) => [i, {granted: 7 * i}])`, `[7, 0]`},
+		{"a long way apart", `[[0, {granted: 0}], [3600, {granted: 3600}]]`, `[1, 0]`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got := logic[json.RawMessage](tb.in(t), `const steps = `+tt.steps+`;`+model+`
+				const r = model.rates('x');
+				return r && [r.granted, r.rejected].map((x) => Number.isFinite(x) ? Math.round(1000 * x) / 1000 : String(x));`)
+			assert.JSONEq(t, tt.want, string(got))
+		})
+	}
+}
+
+func TestWaitPercentiles(t *testing.T) {
+	tb := openLogic(t)
+	waits := func(counts ...int) string {
+		s := ""
+		for i, n := range counts {
+			s += fmt.Sprintf("{upToMs: %d, count: %d},", 1<<i, n)
+		}
+		return "{waits: [" + s + "]}"
+	}
+	for _, tt := range []struct {
+		name  string
+		steps string
+		want  string // P50, P99, how many; or null
+	}{
+		{"nobody waited", `[[0, {}], [1, {}]]`, `null`},
+		{"nobody since", `[[0, ` + waits(5, 5) + `], [1, ` + waits(5, 5) + `]]`, `null`},
+		{"the first to wait", `[[0, {}], [1, ` + waits(0, 0, 1) + `]]`, `[4, 4, 1]`},
+		{"half and half", `[[0, ` + waits(1, 1) + `], [1, ` + waits(51, 1, 0, 50) + `]]`, `[1, 8, 100]`},
+		{"one of a hundred", `[[0, ` + waits(1) + `], [1, ` + waits(100, 0, 0, 1) + `]]`, `[1, 1, 100]`},
+		{"two of a hundred", `[[0, ` + waits(1) + `], [1, ` + waits(99, 0, 0, 2) + `]]`, `[1, 8, 100]`},
+		{"longer than all buckets", `[[0, {}], [1, {waits: [{upToMs: 1, count: 0}, {upToMs: 0, count: 3}]}]]`, `[0, 0, 3]`},
+		{"counts begin anew", `[[0, ` + waits(90, 10) + `], [1, ` + waits(2) + `]]`, `null`},
+		{"and go on", `[[0, ` + waits(90, 10) + `], [1, ` + waits(2) + `], [2, ` + waits(2, 3) + `]]`, `[2, 2, 3]`},
+		{"a minute later they are forgotten", `[[0, {}], [1, ` + waits(9) + `], ...Array.from({ length: 80 }, (_, i) => [2 + i, ` + waits(9) + `])]`, `null`},
+		{"another process", `[[0, {}, 'one'], [1, ` + waits(9) + `, 'two']]`, `null`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got := logic[json.RawMessage](tb.in(t), `const steps = `+tt.steps+`;`+model+`
+				const w = model.waits('x');
+				return w && [w.p50, w.p99, w.count];`)
+			assert.JSONEq(t, tt.want, string(got))
+		})
+	}
+}
+
+func TestWords(t *testing.T) {
+	tb := openLogic(t)
+	for expression, want := range map[string]string{
+		`l.rate(null)`:                 "–",
+		`l.rate(undefined)`:            "–",
+		`l.rate(0)`:                    "0",
+		`l.rate(0.01)`:                 "<0.1",
+		`l.rate(0.05)`:                 "0.1",
+		`l.rate(1.25)`:                 "1.3",
+		`l.rate(9.96)`:                 "10",
+		`l.rate(12345.6)`:              "12,346",
+		`l.percent(-1)`:                "–",
+		`l.percent(0)`:                 "0 %",
+		`l.percent(0.5)`:               "0.5 %",
+		`l.percent(100)`:               "100 %",
+		`l.duration(0)`:                "0 ms",
+		`l.duration(999)`:              "999 ms",
+		`l.duration(1000)`:             "1 s",
+		`l.duration(1500)`:             "1.5 s",
+		`l.duration(30000)`:            "30 s",
+		`l.duration(150000)`:           "3 min",
+		`l.duration(7200000)`:          "2 h",
+		`l.duration(200000000)`:        "2 days",
+		`l.bound(8)`:                   "≤8 ms",
+		`l.bound(0)`:                   ">4 min",
+		`l.count(1234567)`:             "1,234,567",
+		`l.plural(1, 'call')`:          "1 call",
+		`l.plural(0, 'call')`:          "0 calls",
+		`l.plural(2, 'body','bodies')`: "2 bodies",
+	} {
+		t.Run(expression, func(t *testing.T) {
+			assert.Equal(t, want, logic[string](tb.in(t), `return `+expression+`;`))
+		})
+	}
+}
+
+// A delta that belongs to another document is not used: what came of it would be neither
+// the one nor the other.
+func TestDeltas(t *testing.T) {
+	tb := openLogic(t)
+	const doc = `{ seq: 4, version: 1, instance: 'one', draining: false, note: 'x', compartments: [{ id: 'a', n: 1 }, { id: 'b', n: 1 }], transitions: [1, 2, 3] }`
+	for _, tt := range []struct{ name, delta, want string }{
+		{"nothing changed", `{ base: 4, seq: 5 }`,
+			`{"seq": 5, "version": 1, "instance": "one", "draining": false, "note": "x", "compartments": [{"id": "a", "n": 1}, {"id": "b", "n": 1}], "transitions": [1, 2, 3]}`},
+		{"of another document", `{ base: 3, seq: 5 }`, `null`},
+		{"changes, takes away, and orders anew", `{ base: 4, seq: 5, draining: true, note: null, compartments: [{ id: 'c', n: 9 }, { id: 'b', n: 2 }], order: ['c', 'b'], forgotten: 1, transitions: [4] }`,
+			`{"seq": 5, "version": 1, "instance": "one", "draining": true, "compartments": [{"id": "c", "n": 9}, {"id": "b", "n": 2}], "transitions": [2, 3, 4]}`},
+		{"the last one leaves", `{ base: 4, seq: 5, order: [] }`,
+			`{"seq": 5, "version": 1, "instance": "one", "draining": false, "note": "x", "compartments": [], "transitions": [1, 2, 3]}`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			assert.JSONEq(t, tt.want, string(logic[json.RawMessage](tb.in(t), `return l.applyDelta(`+doc+`, `+tt.delta+`);`)))
+		})
+	}
+	assert.Equal(t, "null", string(logic[json.RawMessage](tb, `return l.applyDelta(null, { base: 4 });`)))
+}
+
+// Whatever a newer server leaves out or adds, the page says something, and nothing absurd.
+func TestSaysSomethingOfAnything(t *testing.T) {
+	tb := openLogic(t)
+	odd := logic[[]string](tb, `
+		const base = { id: 'x', policy: 'p', side: 'client', per: 'host', key: 'k', granted: 1, rejected: {}, left: 0, leaked: 0, inFlight: 1 };
+		const bulk = { limit: 2, inFlight: 2, queued: 1, peak: 2, maxQueue: 0, maxWaitMs: 0 };
+		const brk = { state: 'closed', failureRate: -1, slowCallRate: -1, calls: 0, openRemainingMs: 0, overdue: 0, probesLeft: 0, attempt: 0, maxFailureRate: 50, maxSlowCallRate: 0, slowCallMs: 0, minCalls: 20 };
+		const last = { time: '2026-01-01T00:00:00Z', policy: 'p', side: 'client', key: 'k', from: 'closed', to: 'open', cause: 'failure_rate', failureRate: 60, slowCallRate: -1, calls: 10, overdue: 0, openForMs: 1 };
+		const rates = { granted: 1, left: 0, observed: 1, rejected: 4, reasons: { full: 1, wait_timeout: 1, open: 1, draining: 1 } };
+		const all = [base, { ...base, rejected: undefined }, { ...base, bulkhead: bulk }, { ...base, bulkhead: { ...bulk, limit: 1 } }, { ...base, bulkhead: { limit: 2, inFlight: 2, queued: 0 } },
+			{ ...base, pool: { max: 2, active: 2, queued: 3, waitingForRoom: 0, backlog: 5 } }, { ...base, leaked: 2 }, { ...base, key: '(overflow)' }, { ...base, policy: '(unmatched)', key: '' }, { ...base, mode: 'observe', bulkhead: bulk }];
+		for (const state of ['closed', 'open', 'half_open', 'forced_open', 'disabled', 'melted']) {
+			for (const cause of ['failure_rate', 'slow_call_rate', 'overdue', 'forced', 'reset', 'open_elapsed', 'probes', 'half_open_elapsed', 'weather']) {
+				all.push({ ...base, breaker: { ...brk, state, probes: 2, last: { ...last, to: state, cause } } }, { ...base, breaker: { ...brk, state } }, { ...base, mode: 'observe', breaker: { ...brk, state, openRemainingMs: 5 } });
+			}
+		}
+		const bad = [];
+		for (const c of all) for (const r of [null, rates]) {
+			const said = l.describe(c, r, Date.parse('2026-01-01T00:00:10Z'), undefined);
+			const text = said.label + '|' + said.sentence + '|' + said.hint;
+			if (/undefined|NaN|null|Infinity|\[object|-1/.test(text) || !said.label || !said.sentence || !(said.level >= 0 && said.level <= 4)) bad.push(text);
+			const sum = l.summary([{ c, rates: r, said }]);
+			if (/undefined|NaN|null|Infinity|\[object|-1/.test(sum.text + sum.steady + sum.flow)) bad.push(sum.text);
+		}
+		return [...new Set(bad)];`)
+	require.Empty(t, odd)
+}

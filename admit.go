@@ -35,7 +35,12 @@ func (g *Guard) Admit(ctx context.Context, req *policy.Request) (c Call, err err
 		return g.passExempt(ctx, sd.exempt, outer), nil
 	}
 	gen := g.current.Load()
-	d := g.decide(ctx, gen.set, req, o)
+	var d policy.Decision
+	if o.policy == "" {
+		d = gen.set.Match(req)
+	} else {
+		d = g.decide(ctx, gen.set, req, o)
+	}
 	if d.Exempt != nil {
 		return g.passExempt(ctx, gen.place(d.Exempt, req.Side).fixed, outer), nil
 	}
@@ -44,7 +49,7 @@ func (g *Guard) Admit(ctx context.Context, req *policy.Request) (c Call, err err
 	}
 
 	c.g, c.side, c.ctx, c.hookCtx, c.runCtx, c.outer = g, sd, ctx, ctx, ctx, outer
-	changes := c.enter(gen, req, d)
+	changes := c.enter(gen, req, &d)
 	if !c.bulkhead.taken() && !c.breaker.taken() {
 		// Everything that would decide has let this request in before.
 		return c, nil
@@ -105,9 +110,9 @@ func (g *Guard) passUnlimited(ctx context.Context, req *policy.Request, sd *side
 
 // enter finds the compartments of the decision that the request is not in
 // already, and pins them. It returns what the tables did for that.
-func (c *Call) enter(gen *generation, req *policy.Request, d policy.Decision) (changes []tableChange) {
+func (c *Call) enter(gen *generation, req *policy.Request, d *policy.Decision) (changes []tableChange) {
 	if c.outer != nil && !req.RouteKnown {
-		d = c.outer.trusted(req, d)
+		c.outer.trust(req, d)
 	}
 	var buf [128]byte
 	if d.Breaker != nil {
@@ -195,6 +200,7 @@ func (c *Call) admit(req *policy.Request, changes []tableChange) error {
 		c.counter = decides
 	}
 	decides.granted.Add(1)
+	c.exposed()
 	return nil
 }
 

@@ -38,6 +38,7 @@ type Call struct {
 
 	left *compartment // of a call that was not admitted because its caller left
 
+	ticket   uint32          // among the faults of breaker, while the call may become overdue; 0: not there
 	judged   breaker.Outcome // by Judge; 0: not
 	gated    bool            // counted at the side's gate
 	settled  bool
@@ -118,7 +119,7 @@ func (c *Call) release(leaked bool) {
 	c.giveBack()
 	c.tellTimedOut()
 	if h := c.g.hooks; h != nil && c.bulkhead.taken() {
-		h.release(c.granted, c.bulkhead.Compartment, leaked)
+		h.release(&c.granted, c.bulkhead.Compartment, leaked)
 	}
 }
 
@@ -134,6 +135,7 @@ func (c *Call) giveBack() {
 	}
 	if c.breaker.taken() && !c.settled {
 		c.settled = true
+		c.safe()
 		// Not Cancel: a change of state that is due has been seen by this call.
 		c.watch.Done(c.hookCtx, breaker.Ignored)
 	}

@@ -40,6 +40,7 @@ type compartment struct {
 	pressure pressure
 
 	lastTransition atomic.Pointer[TransitionSnapshot] // of the breaker; nil: none yet
+	faults         atomic.Pointer[faults]             // nil: none yet, or no hook asks
 
 	// What follows belongs to the table and its lock.
 	refs       int           // calls that hold the compartment, queued ones included

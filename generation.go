@@ -1,6 +1,8 @@
 package watertight
 
 import (
+	"time"
+
 	"github.com/watertight-go/watertight/breaker"
 	"github.com/watertight-go/watertight/bulkhead"
 	"github.com/watertight-go/watertight/policy"
@@ -209,7 +211,11 @@ func (g *Guard) change(c *compartment, r *policy.Rule) {
 	}
 	l.changeBulkhead(r.Bulkhead, r.Mode)
 	l.changeDryRun(r, c)
+	before := l.breaker
 	l.changeBreaker(r.Breaker, r.Bulkhead, g.listener(c))
+	if f := c.faults.Load(); f != nil && l.breaker != before {
+		f.reset(time.Now())
+	}
 	l.rule = r
 	c.limits.Store(&l)
 }
@@ -304,7 +310,7 @@ func (g *Guard) listener(c *compartment) func(breaker.Transition) {
 			c.trips.Add(1)
 		}
 		if g.hooks != nil {
-			g.hooks.transition(t.Context, TransitionEvent{Compartment: c.Compartment, Transition: t, Mode: c.limits.Load().rule.Mode})
+			g.hooks.tellTransition(c, t)
 		}
 	}
 }

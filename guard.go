@@ -2,6 +2,7 @@ package watertight
 
 import (
 	"log/slog"
+	"slices"
 	"sync/atomic"
 
 	"github.com/watertight-go/watertight/policy"
@@ -90,6 +91,7 @@ func New(set *policy.Set, opts ...Option) *Guard {
 	g := &Guard{logs: newLogs(o.logger)}
 	if len(o.hooks) > 0 {
 		g.hooks = &hookSets{sets: o.hooks, logs: g.logs}
+		g.hooks.faults = slices.ContainsFunc(o.hooks, func(h Hooks) bool { return h.Fault != nil })
 		g.logs.hooks = g.hooks
 	}
 	for _, s := range []policy.Side{policy.Server, policy.Client} {

@@ -29,7 +29,8 @@ type Hooks struct {
 	// policy limits, or that is refused as draining. The other hooks of the
 	// call get the context that it returns; nil means unchanged. Nothing is
 	// told of a call whose context was done when it came. Of a call that is not
-	// HTTP, by Guard.Do or a Pool, req has only its Side, policy.Client.
+	// HTTP, by Guard.Do or a Pool, req has only its Side, policy.Client. The hook must
+	// neither change req nor keep it: another call gets it afterwards.
 	Arrive func(ctx context.Context, req *policy.Request) context.Context
 
 	// Wait is called when a call that had to queue for a permit has got it,
@@ -54,6 +55,15 @@ type Hooks struct {
 	// policy.ReasonWaitTimeout it is called when the call has ended, if it has not
 	// ended before its time in the queue would have run out.
 	Observe func(ctx context.Context, e RejectEvent)
+
+	// Fault is called when a call that a breaker watches has failed or was slow, just
+	// before the breaker hears of it; with the context that this set's Grant returned,
+	// if the call has a permit. It is called, too, for calls that have not ended, when
+	// a breaker trips because they are overdue; only then is it called by another
+	// goroutine than that of the call. What it returns is kept for the breaker's
+	// period, a few for each breaker: see [TransitionEvent]. It should be small, and
+	// not hold on to the call; nil keeps nothing.
+	Fault func(ctx context.Context, e FaultEvent) (keep any)
 
 	// Transition is called when a breaker changes state, in order for each
 	// breaker. ctx is that of the call that saw the change,
@@ -138,13 +148,23 @@ type TransitionEvent struct {
 	Compartment
 	breaker.Transition
 	Mode policy.Mode // policy.Observe: it turns nobody away
+
+	// Faults are the calls that a trip is owed to, of those of which the Fault hook of
+	// this set kept something: the latest 8, in the order in which they were filed,
+	// then those in flight. By Cause that is the calls in the window that failed, or
+	// that were slow; those overdue, of which only some are known if there are many;
+	// in half-open, the probes. A call that failed at the very moment of the trip may
+	// be among them although it came too late to count. Without a Fault hook, and for
+	// any other transition, there are none.
+	Faults []Fault
 }
 
 // hookSets calls the hooks of all sets given to New, the first set first;
 // Release runs in reverse, as the Grants nest.
 type hookSets struct {
-	sets []Hooks
-	logs *logs
+	sets   []Hooks
+	faults bool // some set has Fault
+	logs   *logs
 
 	mu       sync.Mutex // guards panicked
 	panicked map[hookName]bool
@@ -194,6 +214,9 @@ func (h *hookSets) attach(g *Guard) (detach []func()) {
 	return detach
 }
 
+// requests are what Arrive hooks are shown, of calls gone by.
+var requests = sync.Pool{New: func() any { return new(policy.Request) }}
+
 // arrive returns the context for the other hooks, and whether a hook made a new
 // one. Contexts are not compared: nothing says that they can be.
 func (h *hookSets) arrive(ctx context.Context, req *policy.Request) (_ context.Context, derived bool) {
@@ -202,11 +225,15 @@ func (h *hookSets) arrive(ctx context.Context, req *policy.Request) (_ context.C
 			func() {
 				defer h.contain(i, "Arrive")
 				// A copy: what goes to an unknown function escapes, and only
-				// calls with such a hook shall pay for that.
-				r := *req
-				if c := f(ctx, &r); c != nil {
+				// calls with such a hook shall pay for that. One whose hook panics
+				// may be in somebody's hands still, and is not used again.
+				r := requests.Get().(*policy.Request)
+				*r = *req
+				if c := f(ctx, r); c != nil {
 					ctx, derived = c, true
 				}
+				*r = policy.Request{}
+				requests.Put(r)
 			}()
 		}
 	}
@@ -224,11 +251,36 @@ func (h *hookSets) wait(ctx context.Context, e WaitEvent) {
 	}
 }
 
-// grants holds what the Releases of one grant are called with.
+// grants holds what the Releases of one grant are called with. Nearly everybody has
+// one set of hooks, so the first has its place in the call itself.
 type grants struct {
-	contexts []context.Context // by set: what its Grant returned; nil where there is no Release to call. Allocated only when there is one
-	at       time.Duration     // of the grant, counted from start
+	first  context.Context   // what the Grant of the first set returned; nil: no Release to call
+	others []context.Context // the same of the sets after it; nil: none has a Release to call
+	at     time.Duration     // of the grant, counted from start
 }
+
+func (gs *grants) keep(set, sets int, ctx context.Context) {
+	if set == 0 {
+		gs.first = ctx
+		return
+	}
+	if gs.others == nil {
+		gs.others = make([]context.Context, sets-1)
+	}
+	gs.others[set-1] = ctx
+}
+
+func (gs *grants) of(set int) context.Context {
+	switch {
+	case set == 0:
+		return gs.first
+	case gs.others == nil:
+		return nil
+	}
+	return gs.others[set-1]
+}
+
+func (gs *grants) none() bool { return gs.first == nil && gs.others == nil }
 
 // start is where grants are timed from: a span since then is one word, and telling it
 // costs less than the time of day.
@@ -252,31 +304,30 @@ func (h *hookSets) grant(ctx context.Context, e GrantEvent) (_ context.Context, 
 		// A set that did not get to begin must not be told of the end: it would
 		// take an outer call's for its own.
 		if h.sets[i].Release != nil && !panicked {
-			if gs.contexts == nil {
-				gs.contexts = make([]context.Context, len(h.sets))
-			}
-			gs.contexts[i] = ctx
+			gs.keep(i, len(h.sets), ctx)
 		}
 	}
-	if gs.contexts != nil {
+	if !gs.none() {
 		gs.at = time.Since(start) // the hooks above are not part of the call
 	}
 	return ctx, derived, gs
 }
 
 // release tells of a permit given back, by whichever Grants were told of it.
-func (h *hookSets) release(gs grants, c Compartment, leaked bool) {
-	if gs.contexts == nil {
+func (h *hookSets) release(gs *grants, c Compartment, leaked bool) {
+	if gs.none() {
 		return
 	}
 	e := ReleaseEvent{Compartment: c, Held: time.Since(start) - gs.at, Leaked: leaked}
-	for i := len(gs.contexts) - 1; i >= 0; i-- {
-		if f := h.sets[i].Release; f != nil && gs.contexts[i] != nil {
-			func() {
-				defer h.contain(i, "Release")
-				f(gs.contexts[i], e)
-			}()
+	for i := len(h.sets) - 1; i >= 0; i-- {
+		ctx := gs.of(i)
+		if ctx == nil {
+			continue
 		}
+		func() {
+			defer h.contain(i, "Release")
+			h.sets[i].Release(ctx, e)
+		}()
 	}
 }
 
@@ -302,9 +353,44 @@ func (h *hookSets) observe(ctx context.Context, e RejectEvent) {
 	}
 }
 
-func (h *hookSets) transition(ctx context.Context, e TransitionEvent) {
+// wantFaults reports whether any set asks for faults. h may be nil.
+func (h *hookSets) wantFaults() bool { return h != nil && h.faults }
+
+// fault returns what each set keeps of a call, nil if none does. gs are those of
+// its grants.
+func (h *hookSets) fault(ctx context.Context, gs *grants, e FaultEvent) (kept []any) {
+	for i := range h.sets {
+		if f := h.sets[i].Fault; f != nil {
+			ctx := ctx
+			if granted := gs.of(i); granted != nil {
+				ctx = granted
+			}
+			func() {
+				defer h.contain(i, "Fault")
+				if k := f(ctx, e); k != nil {
+					if kept == nil {
+						kept = make([]any, len(h.sets))
+					}
+					kept[i] = k
+				}
+			}()
+		}
+	}
+	return kept
+}
+
+// transition tells each set with the faults of which it has kept something.
+func (h *hookSets) transition(ctx context.Context, e TransitionEvent, calls []noted) {
 	for i := range h.sets {
 		if f := h.sets[i].Transition; f != nil {
+			e.Faults = nil
+			for _, c := range calls {
+				if c.kept[i] != nil {
+					fault := c.fault
+					fault.Kept = c.kept[i]
+					e.Faults = append(e.Faults, fault)
+				}
+			}
 			func() {
 				defer h.contain(i, "Transition")
 				f(ctx, e)

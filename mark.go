@@ -76,17 +76,16 @@ func (m *mark) hasRule(as role, r *policy.Rule) bool {
 	return false
 }
 
-// trusted leaves out of d, the decision of a handler that knows no route, what it
+// trust leaves out of d, the decision of a handler that knows no route, what it
 // cannot judge: which compartment of a per: route policy is the request's. If the
 // request is in one of that policy's already, a handler further out could.
-func (m *mark) trusted(req *policy.Request, d policy.Decision) policy.Decision {
+func (m *mark) trust(req *policy.Request, d *policy.Decision) {
 	if r := d.Breaker; r != nil && r.PerOn(req.Side) == policy.PerRoute && m.hasRule(forOutcome, r) {
 		d.Breaker = nil
 	}
 	if r := d.Bulkhead; r != nil && r.PerOn(req.Side) == policy.PerRoute && m.hasRule(forPermit, r) {
 		d.Bulkhead = nil
 	}
-	return d
 }
 
 // dropEntered leaves to the calls further out what they have entered.

@@ -97,9 +97,7 @@ func Submit[T any](p *Pool, ctx context.Context, fn func(ctx context.Context) (T
 	if err != nil {
 		return nil, t.turnedAway(ctx, err)
 	}
-	if p.g.hooks != nil {
-		t.follow(ctx, f.Done(), func() error { _, err := f.Wait(ctx); return err })
-	}
+	t.follow(ctx, f.Done(), func() error { _, err := f.Wait(ctx); return err })
 	return f, nil
 }
 

@@ -116,6 +116,9 @@ func TestPoolSnapshotJSON(t *testing.T) {
 		assert.ErrorIs(t, p.Do(t.Context(), nothing), bulkhead.ErrClosed)
 		assert.JSONEq(t, `[{"policy": "works", "side": "client", "per": "policy", "key": "",
 			"granted": 3, "rejected": {"full": 1, "wait_timeout": 0, "open": 0, "draining": 1}, "left": 1, "leaked": 0, "inFlight": 0,
+			"waits": [{"upToMs": 1, "count": 0}, {"upToMs": 2, "count": 0}, {"upToMs": 4, "count": 0}, {"upToMs": 8, "count": 0},
+				{"upToMs": 16, "count": 0}, {"upToMs": 32, "count": 0}, {"upToMs": 64, "count": 0}, {"upToMs": 128, "count": 0},
+				{"upToMs": 256, "count": 0}, {"upToMs": 512, "count": 0}, {"upToMs": 1024, "count": 1}],
 			"pool": {"core": 1, "max": 1, "backlog": 1, "workers": 0, "active": 0, "abandoned": 0, "idle": 0, "queued": 0,
 				"waitingForRoom": 0, "callerRunning": 0, "peak": 1,
 				"completed": 2, "failed": 1, "panicked": 0, "callerRun": 0, "fellBack": 0, "discarded": 1}}]`, picture())
@@ -561,4 +564,28 @@ func BenchmarkPoolDo(b *testing.B) {
 	for b.Loop() {
 		_ = p.Do(b.Context(), nothing)
 	}
+}
+
+// Waits of tasks are counted as those of calls are, however they end, and also if no hook
+// asks for them.
+func TestPoolCountsWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := guard(t, named)
+		p := pool(t, g, bulkhead.PoolConfig{Core: 1, Max: 1, Backlog: 3})
+		let := make(chan struct{})
+		go func() { _ = p.Do(t.Context(), holding(let)) }()
+		synctest.Wait()
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { _ = p.Do(t.Context(), nothing) }()
+		go func() { _ = p.Do(ctx, nothing) }()
+		_, err := watertight.Submit(p, ctx, func(context.Context) (int, error) { return 0, nil })
+		require.NoError(t, err)
+		synctest.Wait()
+		cancel()
+		close(let)
+		synctest.Wait()
+		require.NoError(t, p.Do(t.Context(), nothing))
+		assert.Equal(t, []watertight.WaitSnapshot{{UpToMs: 1, Count: 3}}, compartment(t, g, "works", "").Waits)
+		require.NoError(t, g.Drain(t.Context()))
+	})
 }

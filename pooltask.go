@@ -49,12 +49,12 @@ func (t *poolTask) begin() (context.Context, grants) {
 	}
 	c := t.pool.c
 	c.granted.Add(1)
+	if !left {
+		t.tellWait(nil)
+	}
 	h := t.pool.g.hooks
 	if h == nil {
 		return t.hookCtx, grants{}
-	}
-	if !left {
-		t.tellWait(nil)
 	}
 	run, _, gs := h.grant(t.hookCtx, GrantEvent{
 		Compartment: c.Compartment,
@@ -68,7 +68,7 @@ func (t *poolTask) begin() (context.Context, grants) {
 // end is the last that a task does.
 func (t *poolTask) end(gs grants) {
 	if h := t.pool.g.hooks; h != nil {
-		h.release(gs, t.pool.c.Compartment, false)
+		h.release(&gs, t.pool.c.Compartment, false)
 	}
 }
 
@@ -120,9 +120,13 @@ func (t *poolTask) reject(reason policy.Reason, err error) error {
 	return rejected
 }
 
-// tellWait tells of a wait, if the task waited, that ended with err.
+// tellWait counts and tells of a wait, if the task waited, that ended with err.
 func (t *poolTask) tellWait(err error) {
-	if h := t.pool.g.hooks; h != nil && t.info.Position > 0 {
+	if t.info.Position == 0 {
+		return
+	}
+	t.pool.c.noteWait(t.info.Waited)
+	if h := t.pool.g.hooks; h != nil {
 		h.wait(t.hookCtx, WaitEvent{
 			Compartment: t.pool.c.Compartment,
 			Arrived:     t.info.Arrived,

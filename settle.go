@@ -76,8 +76,7 @@ func (c *Call) SettleIgnored() {
 	if !c.breaker.taken() || c.settled {
 		return
 	}
-	c.settled = true
-	c.watch.Done(c.hookCtx, breaker.Ignored)
+	c.settle(breaker.Ignored, false)
 }
 
 // Answering tells the breaker that the answer of a server's call is on its way, with
@@ -96,6 +95,7 @@ func (c *Call) Answering(status int) {
 		c.SettleStatus(status)
 		return
 	}
+	c.safe()
 	c.watch = c.watch.Responded(c.hookCtx)
 }
 
@@ -112,6 +112,7 @@ func (c *Call) Responded(status int) {
 		return
 	}
 	c.status = status
+	c.safe()
 	c.watch = c.watch.Responded(c.hookCtx)
 }
 
@@ -149,8 +150,13 @@ func (c *Call) RetryAfter(wait time.Duration) {
 
 func (c *Call) settle(o breaker.Outcome, weigh bool) {
 	c.settled = true
-	if !weigh || o == breaker.Ignored {
+	c.safe()
+	if o == breaker.Ignored {
 		c.watch.Done(c.hookCtx, o)
+		return
+	}
+	if !weigh {
+		c.done(o, time.Time{})
 		return
 	}
 	if now, err := c.callerErr(); err != nil {
@@ -163,6 +169,12 @@ func (c *Call) settle(o breaker.Outcome, weigh bool) {
 // done files the outcome of a call that lasted until now, by the clock if that is
 // zero; of one that has answered before, until then.
 func (c *Call) done(o breaker.Outcome, now time.Time) {
+	if c.g.hooks.wantFaults() && (o == breaker.Failure || c.breaker.breakerRule.SlowCall > 0) {
+		if now.IsZero() {
+			now = time.Now()
+		}
+		c.blame(o, cmp.Or(c.answered, now.Sub(c.watch.Start())), now)
+	}
 	switch {
 	case c.answered > 0:
 		c.watch.DoneIn(c.hookCtx, o, c.answered)
@@ -213,6 +225,9 @@ func (c *Call) settleFor(err error, now time.Time) {
 	case took == slowCall:
 		// Slow begins above slowCall for the breaker, at slowCall for a caller who
 		// ran out of patience.
+		if c.g.hooks.wantFaults() {
+			c.blame(breaker.Success, slowCall+1, now)
+		}
 		c.watch.DoneIn(c.hookCtx, breaker.Success, slowCall+1)
 	default:
 		c.done(breaker.Success, now)

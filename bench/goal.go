@@ -54,6 +54,27 @@ func extra(nanos float64) goal {
 	})
 }
 
+// extraOver allows so many nanoseconds on top of another line.
+func extraOver(than string, nanos float64) goal {
+	return below(fmt.Sprintf("<= %s + %g ns", than, nanos), func(all []line, i int) float64 {
+		return find(all, than).nanos[i] + nanos
+	})
+}
+
+// timesOf allows so many times another line.
+func timesOf(n float64, than string) goal {
+	return below(fmt.Sprintf("<= %gx %s", n, than), func(all []line, i int) float64 {
+		return n * find(all, than).nanos[i]
+	})
+}
+
+// addsTimes allows to add to one line so many times what another adds to raw.
+func addsTimes(n float64, to, other string) goal {
+	return below(fmt.Sprintf("adds <= %gx %s", n, other), func(all []line, i int) float64 {
+		return find(all, to).nanos[i] + n*(find(all, other).nanos[i]-all[0].nanos[i])
+	})
+}
+
 // faster than a rival.
 func faster(than string) goal {
 	return below("below "+than, func(all []line, i int) float64 { return find(all, than).nanos[i] })
@@ -74,6 +95,13 @@ func flat(n float64, raw, few string) goal {
 func allocs(n float64) goal {
 	return goal{fmt.Sprintf("<= %g allocs", n), " allocs", func(ours line, _ []line) []float64 {
 		return rounds(ours.allocs, ours.allocs, func(a, _ float64) float64 { return math.Round(10*a)/10 - n })
+	}}
+}
+
+// allocsOver allows so many allocations on top of another line.
+func allocsOver(than string, n float64) goal {
+	return goal{fmt.Sprintf("<= %s + %g allocs", than, n), " allocs", func(ours line, all []line) []float64 {
+		return rounds(ours.allocs, find(all, than).allocs, func(a, b float64) float64 { return math.Round(10*a)/10 - math.Round(10*b)/10 - n })
 	}}
 }
 

@@ -22,7 +22,7 @@ const (
 
 // guard returns one that has a policy with these keys, for all requests but
 // those of another host, as one of several policies.
-func guard(keys string) *watertight.Guard {
+func guard(keys string, opts ...watertight.Option) *watertight.Guard {
 	set, err := policy.Parse("bench.yaml", []byte(`
 version: 1
 defaults: {maxCompartments: 1000000}
@@ -35,7 +35,7 @@ policies:
 		panic(err)
 	}
 	// What the set warns of, such as a max wait that is never reached, is meant here.
-	return watertight.New(set, watertight.WithLogger(slog.New(slog.DiscardHandler)))
+	return watertight.New(set, append(opts, watertight.WithLogger(slog.New(slog.DiscardHandler)))...)
 }
 
 // failsafeBulkhead and failsafeBreaker are the policies of failsafe-go that come

@@ -23,7 +23,7 @@ import (
 )
 
 func rows() []row {
-	return slices.Concat(bulkheadRows(), breakerRows(), poolRows(), serverRows(), clientRows())
+	return slices.Concat(bulkheadRows(), breakerRows(), poolRows(), serverRows(), clientRows(), telemetryRows())
 }
 
 func main() {

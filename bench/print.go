@@ -14,31 +14,45 @@ func (r row) print(out io.Writer, all []line) {
 	for i, g := range r.goals {
 		texts[i] = g.text
 	}
-	heading(out, r.name, texts)
+	name := r.name
+	if r.cpu {
+		name += ", CPU time"
+	}
+	heading(out, name, texts)
 	w := table(out)
 	for i, l := range all {
 		said := ""
 		if 1 <= i && i <= max(1, r.ours) {
-			said = r.verdict(l, all)
+			said = verdict(r.goals, l, all)
 		}
+		said += own(r.own[l.name], l, all)
 		fmt.Fprintf(w, "%s\t%.1f ns\t%s\t%.1f allocs\t  %s\n", pad(l.name), median(l.nanos),
 			r.compared(l, all[0]), slices.Min(l.allocs), said)
 	}
 	flush(w)
 }
 
-// verdict says whether a line of ours has reached the goals of the row.
-func (r row) verdict(ours line, all []line) string {
-	if len(r.goals) == 0 {
+// verdict says whether a line of ours has reached the goals.
+func verdict(goals []goal, ours line, all []line) string {
+	if len(goals) == 0 {
 		return ""
 	}
 	var misses []string
-	for _, g := range r.goals {
+	for _, g := range goals {
 		if by := median(g.excess(ours, all)); by > 0 {
 			misses = append(misses, fmt.Sprintf("missed by %.2f%s", by, g.unit))
 		}
 	}
 	return cmp.Or(strings.Join(misses, ", "), "met")
+}
+
+// own says which goals a line has of its own, and which of them it has reached.
+func own(goals []goal, ours line, all []line) string {
+	var said []string
+	for _, g := range goals {
+		said = append(said, g.text+": "+verdict([]goal{g}, ours, all))
+	}
+	return strings.Join(said, "; ")
 }
 
 // compared returns the two columns that say how l compares with raw: the median

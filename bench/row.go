@@ -9,12 +9,14 @@ import (
 // A row of the table is one job and those who can do it.
 type row struct {
 	name   string
-	goals  []goal  // what ours is to reach
-	plus   bool    // the others are compared with raw by the difference, else by the ratio
-	least  int     // operations, at least, in one turn
-	raw    rival   // what nobody in the row can do without
-	rivals []rival // ours first
-	ours   int     // how many of rivals are to reach the goals; 0 means 1
+	goals  []goal            // what ours is to reach
+	plus   bool              // the others are compared with raw by the difference, else by the ratio
+	least  int               // operations, at least, in one turn
+	raw    rival             // what nobody in the row can do without
+	rivals []rival           // ours first
+	ours   int               // how many of rivals are to reach the goals; 0 means 1
+	own    map[string][]goal // what single lines are to reach, by their names
+	cpu    bool              // times are CPU time, the garbage collector's share included
 }
 
 // A rival has a turn in each round.
@@ -28,8 +30,9 @@ type turn = func(m *meter, ops int)
 
 // A meter takes the time and counts the allocations of one turn.
 type meter struct {
+	cpu     bool
 	before  runtime.MemStats
-	began   time.Time
+	began   time.Duration
 	took    time.Duration
 	mallocs uint64
 }
@@ -37,14 +40,24 @@ type meter struct {
 func (m *meter) start() {
 	runtime.GC()
 	runtime.ReadMemStats(&m.before)
-	m.began = time.Now()
+	m.began = m.now()
 }
 
 func (m *meter) stop() {
-	m.took = time.Since(m.began)
+	m.took = m.now() - m.began
 	var after runtime.MemStats
 	runtime.ReadMemStats(&after)
 	m.mallocs = after.Mallocs - m.before.Mallocs
+}
+
+// start is where the clock begins.
+var start = time.Now()
+
+func (m *meter) now() time.Duration {
+	if m.cpu {
+		return cpuTime()
+	}
+	return time.Since(start)
 }
 
 // A line is the figures of one in the row, with a value for each round.
@@ -59,11 +72,11 @@ func (r row) measure(rounds int, budget time.Duration) []line {
 	everybody := append([]rival{r.raw}, r.rivals...)
 	all := make([]line, len(everybody))
 	for i, rival := range everybody {
-		all[i] = line{name: rival.name, ops: calibrate(rival, r.least, budget)}
+		all[i] = line{name: rival.name, ops: r.calibrate(rival, budget)}
 	}
 	for range rounds {
 		for i, rival := range everybody {
-			var m meter
+			m := meter{cpu: r.cpu}
 			l := &all[i]
 			rival.run(&m, l.ops)
 			l.nanos = append(l.nanos, float64(m.took.Nanoseconds())/float64(l.ops))
@@ -75,13 +88,13 @@ func (r row) measure(rounds int, budget time.Duration) []line {
 
 // calibrate finds how many operations take about as long as budget. It also
 // warms up what there is to warm up.
-func calibrate(r rival, least int, budget time.Duration) int {
-	ops := max(1000, least)
+func (r row) calibrate(one rival, budget time.Duration) int {
+	ops := max(1000, r.least)
 	for {
-		var m meter
-		r.run(&m, ops)
+		m := meter{cpu: r.cpu}
+		one.run(&m, ops)
 		if m.took >= budget/4 || ops >= 1<<28 {
-			return max(least, int(float64(ops)*float64(budget)/float64(max(m.took, 1))))
+			return max(r.least, int(float64(ops)*float64(budget)/float64(max(m.took, 1))))
 		}
 		ops *= 4
 	}

@@ -6,7 +6,6 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/watertight-go/watertight"
-	"github.com/watertight-go/watertight/policy"
 )
 
 // Names of spans.
@@ -48,39 +47,48 @@ const (
 	breakerOpenKey  = attribute.Key("watertight.breaker.open_for_ms")
 	breakerLateKey  = attribute.Key("watertight.breaker.late_ms")
 	errorTypeKey    = attribute.Key("error.type") // of OpenTelemetry's semantic conventions
+	linkOutcomeKey  = attribute.Key("watertight.link.outcome")
+	linkTookKey     = attribute.Key("watertight.link.took_ms")
 )
 
-// Names of log attributes.
+// Names of log attributes: those of the spans without what stands before the last dot,
+// where a span has it.
 const (
-	logPolicy       = "policy"
-	logSide         = "side"
-	logKey          = "key"
-	logMode         = "mode"
-	logFrom         = "from"
-	logTo           = "to"
-	logCause        = "cause"
-	logFailureRate  = "failure_rate"
-	logSlowCallRate = "slow_call_rate"
-	logCalls        = "calls"
-	logOverdue      = "overdue"
-	logResponded    = "responded"
-	logOpenFor      = "open_for"
-	logLate         = "late"
-	logTraceID      = "trace_id"
-	logSpanID       = "span_id"
+	logPolicy          = "policy"
+	logSide            = "side"
+	logKey             = "key"
+	logMode            = "mode"
+	logFrom            = "from"
+	logTo              = "to"
+	logCause           = "cause"
+	logFailureRate     = "failure_rate"
+	logSlowCallRate    = "slow_call_rate"
+	logCalls           = "calls"
+	logOverdue         = "overdue"
+	logResponded       = "responded"
+	logOpenFor         = "open_for_ms"
+	logLate            = "late_ms"
+	logReason          = "reason"
+	logState           = "state"
+	logLimit           = "limit"
+	logInFlight        = "in_flight"
+	logQueued          = "queued"
+	logRetryAfter      = "retry_after_ms"
+	logRested          = "rested_ms"
+	logMaxCompartments = "max_compartments"
+	logTraceID         = "trace_id"
+	logSpanID          = "span_id"
 )
 
 // attributesOf returns what every span says of its compartment, with room for
 // as many more attributes.
 func attributesOf(c watertight.Compartment, more int) []attribute.KeyValue {
-	attrs := make([]attribute.KeyValue, 0, 3+more)
-	return append(attrs, policyKey.String(c.Policy), sideKey.String(c.Side.String()), keyKey.String(keyText(c.Key)))
+	return appendCompartment(make([]attribute.KeyValue, 0, 3+more), c)
 }
 
-// loggable reports whether keys of this kind may be in a log: they come from the
-// router and from hosts. Any other kind, such as a header's value, may be a
-// secret.
-func loggable(p policy.Per) bool { return p == policy.PerRoute || p == policy.PerHost }
+func appendCompartment(attrs []attribute.KeyValue, c watertight.Compartment) []attribute.KeyValue {
+	return append(attrs, policyKey.String(c.Policy), sideKey.String(c.Side.String()), keyKey.String(keyText(c.Key)))
+}
 
 // milliseconds keeps the fraction: waits are often shorter than one.
 func milliseconds(d time.Duration) float64 {

@@ -35,6 +35,13 @@
 // watertight.mode and without the status Error: the call went on. A wait that it would
 // not have survived is told at the end of the call, and nothing is waited for.
 //
+// A trip has links to the calls behind it, at most 8, the latest last: those of the
+// breaker's window that failed, or that were slow; those in flight that were overdue, of
+// which only some are known if there are many; after half-open, the probes. A link leads
+// to the bulkhead.grant of the call, or to the caller's span if the call had no permit,
+// and only where that was sampled. A caller is linked once, and not at all if it is the
+// parent of the trip.
+//
 // A breaker that nobody called changes its state when the next call looks. The
 // span is then in the trace of that call, at that time, and
 // watertight.breaker.late_ms says how long the change had been due.
@@ -64,6 +71,8 @@
 //	watertight.breaker.responded       likewise: how many got an answer in the last slowCall
 //	watertight.breaker.open_for_ms     trip: how long the breaker stays open
 //	watertight.breaker.late_ms         transitions that nobody looked for in time
+//	watertight.link.outcome            links of a trip: failed, slow, failed_slow or overdue
+//	watertight.link.took_ms            links of a trip: how long the call took, so far if overdue
 //
 // Nothing comes from the request but the key, which is cut to 64 bytes, with
 // what is not printable replaced.
@@ -112,9 +121,28 @@
 //
 // # Logs
 //
-// Each transition is also one slog record, at level Warn for a trip, else Info,
-// with the context of the call for handlers that want it, and with trace_id and
-// span_id if a span is in it. The key is in the record for routes and hosts only.
+// One slog record each, at level Warn for what is trouble and Info for the rest, with
+// the context of the call for handlers that want it, and with trace_id and span_id if
+// a span is in it:
+//
+//	breaker tripped, half-open, closed
+//	call refused; would have been refused
+//	limit changed                           by a reload
+//	compartment dropped                     idle, or to make room
+//	too many keys, new ones share a compartment; and the end of that
+//
+// The Guard itself logs what must be heard also without these hooks, to its own logger:
+// reloads, and what somebody should mend. To its records about calls, such as those of
+// response bodies that were never closed, this package adds the ids of the trace.
+// The key is in records for routes and hosts only. docs/logs.md has each text and
+// attribute.
+//
+// A flood is cut short: of refusals by one compartment for one reason, the first is
+// written, and from then on, each 10 seconds, how many there were; until 10 seconds
+// pass without one. Of a breaker's transitions the first 5 of each kind are written; of
+// all kinds, no more than 20 compartments are told apart at a time. What was written
+// and what is said to be left out add up to what happened. [watertight.Guard.Close]
+// writes the last counts at once. WithoutLogs turns these records off.
 //
 // # Order
 //

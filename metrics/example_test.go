@@ -104,7 +104,7 @@ func ExampleWithTracerProvider() {
 func ExampleWithLogger() {
 	logger := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{
 		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-			if a.Key == slog.TimeKey {
+			if a.Key == slog.TimeKey || a.Key == "retry_after_ms" { // never the same
 				return slog.Attr{}
 			}
 			return a
@@ -128,8 +128,9 @@ func ExampleWithLogger() {
 	}
 	// Output:
 	// refused by the breaker: false
-	// level=WARN msg="watertight: breaker tripped" policy=payments side=client key=https://payments.internal:443 from=closed to=open cause=failure_rate failure_rate=100 slow_call_rate=0 calls=2 open_for=30s
+	// level=WARN msg="watertight: breaker tripped" policy=payments side=client key=https://payments.internal:443 from=closed to=open cause=failure_rate failure_rate=100 slow_call_rate=0 calls=2 open_for_ms=30000
 	// refused by the breaker: false
+	// level=WARN msg="watertight: call refused" policy=payments side=client key=https://payments.internal:443 reason=open state=open
 	// refused by the breaker: true
 }
 

@@ -44,6 +44,8 @@ type faultyHistogram struct{ noop.Float64Histogram }
 
 func (faultyHistogram) Record(context.Context, float64, ...metric.RecordOption) { panic("Record") }
 
+func (faultyHistogram) Enabled(context.Context) bool { return true }
+
 type faultyCounter struct{ noop.Int64Counter }
 
 func (faultyCounter) Add(context.Context, int64, ...metric.AddOption) { panic("Add") }

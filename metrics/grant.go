@@ -3,40 +3,73 @@ package metrics
 import (
 	"context"
 
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/watertight-go/watertight"
 )
-
-// A grant is what grant leaves in the context for release. One without a span
-// hides the grant of an outer call, as of the request for which a client call
-// is made.
-type grant struct {
-	span trace.Span
-	of   watertight.Compartment
-}
 
 // grantKey is under which the context holds the grant of the innermost call. It
 // names the telemetry, since several may be at work.
 type grantKey struct{ *telemetry }
 
-func (t *telemetry) grant(ctx context.Context, e watertight.GrantEvent) context.Context {
-	key := grantKey{t}
-	under, span := t.tracers.get().Start(ctx, grantSpan)
-	if !span.IsRecording() && immaterial(span.SpanContext(), trace.SpanContextFromContext(ctx)) {
-		if ctx.Value(key) == nil {
-			return nil
-		}
-		return context.WithValue(ctx, key, &grant{of: e.Compartment})
+// A grant is the context of a call with a span, in which release finds what to end. A
+// nil one hides that of an outer call, as of the request for which a client call is
+// made.
+type grant struct {
+	context.Context // with the span in it
+	key             grantKey
+	span            trace.Span
+}
+
+// Value makes the grant its own value, which spares it a context of its own.
+func (g *grant) Value(key any) any {
+	if key == g.key {
+		return g
 	}
+	return g.Context.Value(key)
+}
+
+// A recordedGrant has room for what the span says, which lives as long and need not be
+// allocated apart from it.
+type recordedGrant struct {
+	grant
+	attributes [6]attribute.KeyValue
+}
+
+func (t *telemetry) grant(ctx context.Context, e watertight.GrantEvent) context.Context {
+	if t.sampledOut(ctx) {
+		return t.withoutGrant(ctx)
+	}
+	tracer := t.tracers.get()
+	if _, none := tracer.(noop.Tracer); none {
+		return t.withoutGrant(ctx)
+	}
+	under, span := tracer.Start(ctx, grantSpan)
 	if span.IsRecording() {
-		span.SetAttributes(append(attributesOf(e.Compartment, 3),
+		g := &recordedGrant{grant: grant{under, grantKey{t}, span}}
+		span.SetAttributes(append(appendCompartment(g.attributes[:0], e.Compartment),
 			limitKey.Int(e.Limit),
 			inFlightKey.Int(e.InFlight),
 			waitedKey.Float64(milliseconds(e.Waited)),
 		)...)
+		return &g.grant
 	}
-	return context.WithValue(under, key, &grant{span: span, of: e.Compartment})
+	if immaterial(span.SpanContext(), trace.SpanContextFromContext(ctx)) {
+		return t.withoutGrant(ctx)
+	}
+	return &grant{under, grantKey{t}, span}
+}
+
+// withoutGrant returns the context of a call whose span is left out: nil, the one that
+// it has, unless an outer call's grant is in that.
+func (t *telemetry) withoutGrant(ctx context.Context) context.Context {
+	key := grantKey{t}
+	if outer, _ := ctx.Value(key).(*grant); outer == nil {
+		return nil
+	}
+	return context.WithValue(ctx, key, (*grant)(nil))
 }
 
 // immaterial reports whether a span that is not recorded can be left out of the
@@ -61,9 +94,7 @@ func (t *telemetry) release(ctx context.Context, e watertight.ReleaseEvent) {
 		return
 	}
 	g, _ := ctx.Value(grantKey{t}).(*grant)
-	// If the tracer panicked in grant, the context is that from before, and the
-	// grant in it, if any, one of an outer call.
-	if g == nil || g.span == nil || g.of != e.Compartment {
+	if g == nil {
 		return
 	}
 	if e.Leaked {

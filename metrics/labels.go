@@ -1,8 +1,10 @@
 package metrics
 
 import (
+	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
@@ -65,23 +67,35 @@ func (t table) labels() metric.MeasurementOption {
 // divides reports whether a compartment is one of those that a key chooses.
 func divides(c *watertight.CompartmentSnapshot) bool { return c.Per != policy.PerPolicy.String() }
 
-// places holds the attributes of what is recorded as it happens, by place: made once, and
-// in the slice that Record takes, since both are allocated.
-type places struct{ m sync.Map }
-
-// A place is what such metrics divide by. It has no key: what is recorded as it happens
-// stays in the SDK for as long as the process lives, and keys come and go.
-type place struct {
-	policy string
-	side   policy.Side
+// places holds the attributes of what is recorded as it happens, by side and policy: made
+// once, and in the slice that Record takes, since both are allocated. They have no key:
+// what is recorded as it happens stays in the SDK for as long as the process lives, and
+// keys come and go. The zero value is ready to use.
+type places struct {
+	mu    sync.Mutex                                          // held to put a larger map in the place of one
+	known [3]atomic.Pointer[map[string][]metric.RecordOption] // by side; what is in a map stays as it is
 }
 
 func (p *places) options(c watertight.Compartment) []metric.RecordOption {
-	at := place{c.Policy, c.Side}
-	o, ok := p.m.Load(at)
-	if !ok {
-		set := attribute.NewSet(policyKey.String(c.Policy), sideKey.String(c.Side.String()))
-		o, _ = p.m.LoadOrStore(at, []metric.RecordOption{metric.WithAttributeSet(set)})
+	if o, ok := p.of(c.Side)[c.Policy]; ok {
+		return o
 	}
-	return o.([]metric.RecordOption)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	larger := maps.Clone(p.of(c.Side))
+	if larger == nil {
+		larger = make(map[string][]metric.RecordOption)
+	}
+	o := []metric.RecordOption{metric.WithAttributeSet(
+		attribute.NewSet(policyKey.String(c.Policy), sideKey.String(c.Side.String())))}
+	larger[c.Policy] = o
+	p.known[c.Side].Store(&larger)
+	return o
+}
+
+func (p *places) of(s policy.Side) map[string][]metric.RecordOption {
+	if m := p.known[s].Load(); m != nil {
+		return *m
+	}
+	return nil
 }

@@ -40,6 +40,13 @@ func New(opts ...Option) watertight.Hooks {
 	}
 	if !t.noSpans {
 		h.Arrive, h.Grant, h.Reject, h.Observe = t.arrive, t.grant, t.reject, t.observe
+		h.Fault = t.fault
+	}
+	if !t.noLogs {
+		t.logs = newLogs(t.logger)
+		h.Attach = t.attachLogs
+		h.Reject, h.Observe = t.reject, t.observe
+		h.LimitChange, h.Evict, h.Overflow, h.LogAttrs = t.limitChange, t.evict, t.overflow, traceAttrs
 	}
 	return h
 }
@@ -52,7 +59,10 @@ type telemetry struct {
 	logger      *slog.Logger                  // nil: slog.Default()
 	noSpans     bool
 	noMetrics   bool
+	noLogs      bool
+	parentBased bool // no span is sampled whose local parent is not
 
+	logs        *logs // nil: noLogs
 	tracers     tracers
 	once        sync.Once                   // of instruments
 	instruments atomic.Pointer[instruments] // nil: none before the first Guard, or at all
@@ -88,6 +98,19 @@ func WithMeterProvider(p metric.MeterProvider) Option {
 // WithoutSpans leaves the spans out, and what they cost.
 func WithoutSpans() Option { return optionFunc(func(t *telemetry) { t.noSpans = true }) }
 
+// WithParentBasedSampler says that the TracerProvider samples no span whose parent, in
+// this process, was sampled out. So does the SDK's own default, and every ParentBased
+// sampler without a rule of its own for such parents. Then no span is started only to be
+// dropped: in a trace that is not sampled, spans cost next to nothing. With a sampler to
+// which this does not apply, the spans are lost that it would have sampled there.
+//
+// It is not the default, since nothing tells what a provider's sampler does but asking it,
+// which is what costs. A parent that is recorded though it is not sampled, as the SDK's
+// AlwaysRecord has it, is none that was sampled out.
+func WithParentBasedSampler() Option {
+	return optionFunc(func(t *telemetry) { t.parentBased = true })
+}
+
 // WithoutMetrics leaves the metrics out, and what they cost.
 func WithoutMetrics() Option { return optionFunc(func(t *telemetry) { t.noMetrics = true }) }
 
@@ -103,9 +126,12 @@ func WithPropagators(p propagation.TextMapPropagator) Option {
 	})
 }
 
-// WithLogger sets where the transitions of breakers are logged. The default,
-// also for nil, is slog.Default() at the time of the record; the last one given
-// wins.
+// WithoutLogs leaves the records out, and what they cost. The Guard's own, about
+// policies and what somebody should mend, are up to [watertight.WithLogger].
+func WithoutLogs() Option { return optionFunc(func(t *telemetry) { t.noLogs = true }) }
+
+// WithLogger sets where the records go. The default, also for nil, is
+// slog.Default() at the time of the record; the last one given wins.
 func WithLogger(l *slog.Logger) Option {
 	return optionFunc(func(t *telemetry) {
 		if l != nil {

@@ -34,7 +34,7 @@ func (t *telemetry) arrive(ctx context.Context, req *policy.Request) context.Con
 // begun before it is known whether this one does would be for nothing.
 func (t *telemetry) wait(ctx context.Context, e watertight.WaitEvent) {
 	defer t.recordWait(ctx, e) // at last, or an instrument that panics would take the span with it
-	if t.noSpans {
+	if t.noSpans || t.sampledOut(ctx) {
 		return
 	}
 	_, span := t.tracers.get().Start(ctx, waitSpan, trace.WithTimestamp(e.Arrived))
@@ -57,6 +57,16 @@ func (t *telemetry) observe(ctx context.Context, e watertight.RejectEvent) {
 
 // refusal records one that happened, or that would have.
 func (t *telemetry) refusal(ctx context.Context, e watertight.RejectEvent, mode policy.Mode) {
+	defer t.logRefusal(ctx, e, mode) // also if the tracer panics
+	if !t.noSpans {
+		t.traceRefusal(ctx, e, mode)
+	}
+}
+
+func (t *telemetry) traceRefusal(ctx context.Context, e watertight.RejectEvent, mode policy.Mode) {
+	if t.sampledOut(ctx) {
+		return
+	}
 	name := bulkheadRejectSpan
 	if e.Reason == policy.ReasonOpen {
 		name = breakerRejectSpan

@@ -1,11 +1,13 @@
 package metrics
 
 import (
+	"context"
 	"reflect"
 	"sync/atomic"
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
 )
 
 // tracers hands out the tracer of the provider in use. The zero value uses the
@@ -31,6 +33,9 @@ func (t *tracers) get() trace.Tracer {
 	if p == nil {
 		p = otel.GetTracerProvider()
 	}
+	if _, none := p.(noop.TracerProvider); none {
+		return noop.Tracer{}
+	}
 	// The comparison cannot panic: by is a pointer.
 	if m := t.latest.Load(); m != nil && m.by == p {
 		return m.tracer
@@ -40,4 +45,18 @@ func (t *tracers) get() trace.Tracer {
 		t.latest.Store(&made{by: p, tracer: tracer})
 	}
 	return tracer
+}
+
+// sampledOut reports whether it is known without asking the sampler that no span under
+// that of ctx would be recorded.
+func (t *telemetry) sampledOut(ctx context.Context) bool {
+	if !t.parentBased {
+		return false
+	}
+	parent := trace.SpanFromContext(ctx)
+	if parent.IsRecording() {
+		return false
+	}
+	sc := parent.SpanContext()
+	return sc.IsValid() && !sc.IsSampled() && !sc.IsRemote()
 }

@@ -2,10 +2,7 @@ package metrics
 
 import (
 	"context"
-	"log/slog"
 	"time"
-
-	"go.opentelemetry.io/otel/trace"
 
 	"github.com/watertight-go/watertight"
 	"github.com/watertight-go/watertight/breaker"
@@ -19,7 +16,7 @@ func (t *telemetry) transition(ctx context.Context, e watertight.TransitionEvent
 	if late < minLate {
 		late = 0
 	}
-	defer t.log(ctx, e, late)
+	defer t.logTransition(ctx, e, late)
 	defer t.recordTransition(ctx, e)
 	if !t.noSpans {
 		t.traceTransition(ctx, e, late)
@@ -29,28 +26,22 @@ func (t *telemetry) transition(ctx context.Context, e watertight.TransitionEvent
 // minLate is what counts as late: less is the time that it takes to tell.
 const minLate = time.Millisecond
 
-// A turn is how a change of state is called, by the state that it leads to.
-type turn struct {
-	span    string
-	message string
-	level   slog.Level
-}
-
-func turnTo(s breaker.State) turn {
-	switch s {
+// transitionSpan is how a change of state is called, by the state that it leads to.
+func transitionSpan(to breaker.State) string {
+	switch to {
 	case breaker.Open, breaker.ForcedOpen:
-		return turn{tripSpan, "watertight: breaker tripped", slog.LevelWarn}
+		return tripSpan
 	case breaker.HalfOpen:
-		return turn{halfOpenSpan, "watertight: breaker half-open", slog.LevelInfo}
+		return halfOpenSpan
 	}
-	return turn{closeSpan, "watertight: breaker closed", slog.LevelInfo}
+	return closeSpan
 }
 
 // traceTransition records a moment now, not when the change was due: nothing of
 // that time is in this trace, and a span far before it would shrink the rest
 // to nothing.
 func (t *telemetry) traceTransition(ctx context.Context, e watertight.TransitionEvent, late time.Duration) {
-	_, span := t.tracers.get().Start(ctx, turnTo(e.To).span)
+	_, span := t.tracers.get().Start(ctx, transitionSpan(e.To))
 	defer span.End()
 	if !span.IsRecording() {
 		return
@@ -80,50 +71,5 @@ func (t *telemetry) traceTransition(ctx context.Context, e watertight.Transition
 		attrs = append(attrs, modeKey.String(e.Mode.String()))
 	}
 	span.SetAttributes(attrs...)
-}
-
-// maxLogAttributes is how many attributes a record has at most.
-const maxLogAttributes = 16
-
-func (t *telemetry) log(ctx context.Context, e watertight.TransitionEvent, late time.Duration) {
-	l := t.logger
-	if l == nil {
-		l = slog.Default()
-	}
-	turn := turnTo(e.To)
-	attrs := make([]slog.Attr, 0, maxLogAttributes)
-	attrs = append(attrs, slog.String(logPolicy, e.Policy), slog.String(logSide, e.Side.String()))
-	if e.Key != "" && loggable(e.Per) {
-		attrs = append(attrs, slog.String(logKey, keyText(e.Key)))
-	}
-	if e.Mode == policy.Observe {
-		attrs = append(attrs, slog.String(logMode, e.Mode.String()))
-	}
-	attrs = append(attrs,
-		slog.String(logFrom, e.From.String()),
-		slog.String(logTo, e.To.String()),
-		slog.String(logCause, e.Cause.String()),
-	)
-	if e.FailureRate >= 0 {
-		attrs = append(attrs, slog.Float64(logFailureRate, e.FailureRate))
-	}
-	if e.SlowCallRate >= 0 {
-		attrs = append(attrs, slog.Float64(logSlowCallRate, e.SlowCallRate))
-	}
-	attrs = append(attrs, slog.Int(logCalls, e.Calls))
-	if e.Cause == breaker.CauseOverdue {
-		attrs = append(attrs, slog.Int(logOverdue, e.Overdue), slog.Int(logResponded, e.Responded))
-	}
-	if e.OpenFor > 0 {
-		attrs = append(attrs, slog.Duration(logOpenFor, e.OpenFor))
-	}
-	if late > 0 {
-		attrs = append(attrs, slog.Duration(logLate, late))
-	}
-	if sc := trace.SpanContextFromContext(ctx); sc.IsValid() {
-		attrs = append(attrs,
-			slog.String(logTraceID, sc.TraceID().String()),
-			slog.String(logSpanID, sc.SpanID().String()))
-	}
-	l.LogAttrs(ctx, turn.level, turn.message, attrs...)
+	linkFaults(ctx, span, e.Faults)
 }

@@ -146,7 +146,7 @@ func TestTripAndWayBack(t *testing.T) {
 			}
 		}
 		tripped := logged("WARN", "watertight: breaker tripped", "closed", "open", "failure_rate", 50, tripper)
-		tripped["open_for"] = float64(5 * time.Second)
+		tripped["open_for_ms"] = 5000.0
 		assert.Equal(t, []map[string]any{
 			tripped,
 			logged("INFO", "watertight: breaker half-open", "open", "half_open", "open_elapsed", 50, probe),
@@ -198,11 +198,11 @@ func TestLateTransition(t *testing.T) {
 		assert.Equal(t, 1000.0, attributesOf(s.only("breaker.reject"))["watertight.retry_after_ms"])
 
 		record := s.records()[2]
-		assert.Equal(t, float64(4*time.Second), record["late"])
+		assert.Equal(t, 4000.0, record["late_ms"])
 		assert.NotContains(t, record, "failure_rate")
 		assert.NotContains(t, record, "slow_call_rate")
 		for _, punctual := range s.records()[:2] {
-			assert.NotContains(t, punctual, "late")
+			assert.NotContains(t, punctual, "late_ms")
 		}
 	})
 }

@@ -46,6 +46,9 @@ func AppendHostKey(dst []byte, side Side, scheme, host string) []byte {
 // are left in the name belong to a malformed host; they are dropped so that the
 // key of a key is the key itself.
 func appendName(dst []byte, name string) []byte {
+	if isPlainName(name) {
+		return append(dst, name...)
+	}
 	start, colon := len(dst), false
 	dst = append(dst, '[')
 	for i := 0; i < len(name) && len(dst)-start <= maxHostName; i++ {
@@ -65,6 +68,16 @@ func appendName(dst []byte, name string) []byte {
 		return append(dst, ']')
 	}
 	return append(dst[:start], dst[start+1:]...)
+}
+
+// isPlainName reports whether a name is its own key, as nearly all are.
+func isPlainName(name string) bool {
+	for i := range len(name) {
+		if c := name[i]; (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '.' && c != '-' {
+			return false
+		}
+	}
+	return name != "" && len(name) <= maxHostName && name[len(name)-1] != '.'
 }
 
 func appendLower(dst []byte, s string, limit int) []byte {

@@ -5,6 +5,7 @@ import "strings"
 // A node is a place in a tree of path patterns. The segments before it lead there.
 type node struct {
 	literals table[node] // by the next segment, decoded
+	heads    byteSet     // their first bytes
 	wild     *node       // by any next segment but "/"
 	exact    group       // of the patterns that end here
 	below    group       // of the patterns of all that is below
@@ -15,6 +16,7 @@ func (n *node) place(p *pathPattern) *group {
 	for i := range p.segments {
 		switch s := &p.segments[i]; {
 		case !s.wild:
+			n.heads.add(s.literal[0])
 			n = n.literals.make(s.literal)
 		case n.wild == nil:
 			n.wild = new(node)
@@ -37,6 +39,9 @@ func (s *search) followSegments(n *node, path string) {
 			return
 		}
 		s.askGroup(&n.below)
+		if n.wild == nil && !s.escaped && path != "/" && !n.heads.has(path[1]) {
+			return
+		}
 		var text string
 		text, path = cutSegment(path)
 		literal, wild := n.next(text, s.escaped)
@@ -83,3 +88,9 @@ func (n *node) next(text string, escaped bool) (literal, wild *node) {
 	}
 	return n.literals.get(text), wild
 }
+
+// A byteSet is a set of bytes.
+type byteSet [4]uint64
+
+func (b *byteSet) add(c byte)      { b[c/64] |= 1 << (c % 64) }
+func (b *byteSet) has(c byte) bool { return b[c/64]&(1<<(c%64)) != 0 }

@@ -110,8 +110,11 @@ func (h *held) abandoned() {
 	})
 }
 
-// dropped releases the call of a body that nobody can close any more.
-func (h *held) dropped() {
+// dropped releases the call of a body that nobody can close any more. Hooks and loggers
+// may take their time, and must not hold up the cleanups of the whole program.
+func (h *held) dropped() { go h.leak() }
+
+func (h *held) leak() {
 	h.once.Do(func() {
 		if h.disarm != nil {
 			h.disarm()

@@ -259,3 +259,18 @@ func (b *slowBody) Close() error {
 	b.work()
 	return nil
 }
+
+// A hook that takes its time when it hears of a leak does not keep other bodies from
+// being found.
+func TestALeakThatIsStillToldOfHoldsUpNoOther(t *testing.T) {
+	stall := make(chan struct{})
+	defer close(stall)
+	g, _ := logged(t, `  - {name: p, bulkhead: {maxConcurrent: 3}}`, watertight.WithHooks(watertight.Hooks{
+		Release: func(context.Context, watertight.ReleaseEvent) { <-stall },
+	}))
+	rt := transport.New(base(streaming), g)
+	for range 3 {
+		open(t, rt, get(t, "http://up/"))
+		collect(t, func() bool { return inFlight(t, g) == 0 })
+	}
+}

@@ -50,8 +50,12 @@
 //
 // # Cost
 //
-// One more look-up in chi's tree for each request, in a route context from a
-// pool. Nothing is allocated but what chi itself does: nothing for a route of
-// the router in which the middleware stands; for one of a router mounted there
-// up to two strings, and two more for each mount on the way.
+// One look-up for each request. If the middleware stands in the root router, the
+// routes of that one whose patterns are made of literal segments and {name} are
+// found in a tree of this package, which takes less than half as long as chi's.
+// So are routes anywhere that are their own path, once they were met. All others are
+// looked up in chi's tree, in a route context from a pool. Nothing is allocated but
+// what chi itself does: nothing for a route of the router in which the middleware
+// stands; for one of a router mounted there up to two strings, and two more for each
+// mount on the way.
 package watertightchi

@@ -51,6 +51,9 @@ func (rt *router) next(r *http.Request, live *chi.Context) string {
 // by the given patterns, or "" if it has none.
 func (rt *router) find(before []string, method, path string) string {
 	if len(before) == 0 {
+		if p := rt.plain.find(method, path); p != "" {
+			return p
+		}
 		if p := rt.literals.find(method, path); p != "" {
 			return p
 		}

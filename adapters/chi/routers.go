@@ -14,6 +14,7 @@ import (
 type router struct {
 	routes chi.Routes
 	mounts map[string]mount // by pattern
+	plain  *plain           // nil: routes is not chi's own
 
 	literals literals
 }
@@ -56,6 +57,7 @@ func build(routes chi.Routes, seen map[chi.Routes]*router) *router {
 		seen[routes] = rt
 	}
 	list := routes.Routes()
+	rt.plain = newPlain(routes, list)
 	handlers := make(map[string]map[string]http.Handler, len(list))
 	for _, route := range list {
 		handlers[route.Pattern] = route.Handlers

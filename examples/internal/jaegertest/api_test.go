@@ -97,8 +97,8 @@ type traceJSON struct {
 		StartTime     int64 // since 1970, in microseconds
 		Duration      int64 // in microseconds
 		Tags          []struct {
-			Key   string
-			Value any
+			Key, Type string
+			Value     any
 		}
 		ProcessID string
 	}
@@ -115,16 +115,64 @@ func (j traceJSON) trace() *trace {
 			start:    time.UnixMicro(s.StartTime),
 			duration: time.Duration(s.Duration) * time.Microsecond,
 			tags:     make(map[string]any, len(s.Tags)),
+			types:    make(map[string]string, len(s.Tags)),
 		}
 		for _, ref := range s.References {
-			if ref.RefType == "CHILD_OF" && ref.TraceID == j.TraceID {
+			switch {
+			case ref.RefType == "CHILD_OF" && ref.TraceID == j.TraceID:
 				sp.parentID = ref.SpanID
+			case ref.RefType == "FOLLOWS_FROM":
+				sp.links = append(sp.links, spanRef{ref.TraceID, ref.SpanID})
 			}
 		}
 		for _, tag := range s.Tags {
-			sp.tags[tag.Key] = tag.Value
+			sp.tags[tag.Key], sp.types[tag.Key] = tag.Value, tag.Type
 		}
 		tr.spans = append(tr.spans, sp)
 	}
 	return tr
+}
+
+// A linkAttribute is one of a link, which only the newer API has.
+type linkAttribute struct {
+	Key   string
+	Value struct {
+		StringValue *string
+		DoubleValue *float64
+	}
+}
+
+// linkAttributes returns the attributes of the links of a span, by link.
+func (j *jaeger) linkAttributes(t *testing.T, traceID, spanID string) [][]linkAttribute {
+	t.Helper()
+	var answer struct {
+		Result struct {
+			ResourceSpans []struct {
+				ScopeSpans []struct {
+					Spans []struct {
+						SpanID string
+						Links  []struct{ Attributes []linkAttribute }
+					}
+				}
+			}
+		}
+	}
+	resp, err := client.Get(j.query + "/api/v3/traces/" + traceID)
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	require.Equal(t, http.StatusOK, resp.StatusCode)
+	require.NoError(t, json.NewDecoder(resp.Body).Decode(&answer))
+	var all [][]linkAttribute
+	for _, r := range answer.Result.ResourceSpans {
+		for _, scope := range r.ScopeSpans {
+			for _, s := range scope.Spans {
+				if s.SpanID == spanID {
+					for _, l := range s.Links {
+						all = append(all, l.Attributes)
+					}
+				}
+			}
+		}
+	}
+	return all
 }

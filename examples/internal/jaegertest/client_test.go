@@ -164,6 +164,7 @@ func breakerStory(t *testing.T, j *jaeger, c contract) {
 		switch s.name {
 		case "breaker.trip":
 			opened = due
+			behind(t, j, s)
 		case "breaker.half_open":
 			openFor := c.rules[s.text("watertight.policy")].Breaker.OpenFor
 			// The span is begun a moment after its time was looked at.
@@ -171,4 +172,19 @@ func breakerStory(t *testing.T, j *jaeger, c contract) {
 		}
 	}
 	assert.Equal(t, "closed", state)
+}
+
+// behind checks that the links of a trip lead to calls of the same upstream.
+func behind(t *testing.T, j *jaeger, trip *span) {
+	t.Helper()
+	assert.NotEmpty(t, trip.links)
+	assert.LessOrEqual(t, len(trip.links), 8)
+	for _, l := range trip.links {
+		tr, err := j.trace(l.traceID)
+		require.NoError(t, err)
+		calls := tr.where(func(s *span) bool { return s.id == l.spanID })
+		require.Len(t, calls, 1)
+		assert.Equal(t, "bulkhead.grant", calls[0].name)
+		assert.Equal(t, trip.text("watertight.key"), calls[0].text("watertight.key"))
+	}
 }

@@ -24,7 +24,12 @@ type span struct {
 	start    time.Time
 	duration time.Duration
 	tags     map[string]any
+	types    map[string]string // of the tags, as Jaeger calls them
+	links    []spanRef         // FOLLOWS_FROM
 }
+
+// A spanRef names a span, of this trace or another.
+type spanRef struct{ traceID, spanID string }
 
 // text returns a tag that is a string, "" if there is none.
 func (s *span) text(tag string) string {

@@ -96,7 +96,7 @@ var limits = sdktrace.SpanLimits{
 	AttributeValueDepthLimit:    4,
 	AttributeCountLimit:         64,
 	EventCountLimit:             16,
-	LinkCountLimit:              4,
+	LinkCountLimit:              16,
 	AttributePerEventCountLimit: 16,
 	AttributePerLinkCountLimit:  16,
 }

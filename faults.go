@@ -1,0 +1,270 @@
+package watertight
+
+import (
+	"context"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/watertight-go/watertight/breaker"
+)
+
+// maxFaults is how many calls a trip names at most.
+const maxFaults = 8
+
+// A Fault is what speaks against a call that a breaker watches.
+type Fault struct {
+	Failed  bool          // filed as a failure
+	Slow    bool          // filed as slow; a call can be both
+	Overdue bool          // still in flight, beyond slowCall or, as a probe, beyond probeTimeout
+	Took    time.Duration // the call itself, as the breaker counts it; so far, if Overdue
+	Kept    any           // what this set's Fault hook returned; in a TransitionEvent not nil, in a FaultEvent always
+}
+
+// A FaultEvent tells of a call that counts against what its breaker watches.
+type FaultEvent struct {
+	Compartment
+	Fault
+}
+
+// faults is what a compartment knows of the calls that count against what its breaker
+// watches, for as long as the breaker's period lasts. There is none where no hook asks.
+//
+// A call is noted just before it is filed, so that whoever trips the breaker finds
+// all those it was tripped by, itself included. The other way round, one that failed
+// might be told to the breaker, and another trip it and have that told, before the
+// first was noted. What can be noted and yet not be in the figures of the trip is a
+// call that failed at the same moment, and was filed too late to count.
+//
+// A call belongs to the period that let it in. Two things tell: it began no earlier
+// than the period did, and was let in by the state that the period is called after;
+// the second matters where a period lasts no time at all.
+type faults struct {
+	mu sync.Mutex // guards the fields below
+
+	since        time.Time // when the period began, as far as anybody was told; zero: nobody was
+	failed, slow trail
+	inside       []insider // some of the calls in flight, at most maxFaults
+	tickets      uint32    // given out for inside; 0 is none
+}
+
+// A trail is the calls that were filed as one kind.
+type trail struct {
+	n      uint64  // all of them
+	latest []noted // of those of which a hook kept something, the latest, oldest first
+}
+
+// A noted is a call that has ended.
+type noted struct {
+	n          uint64 // it was the nth of its trail
+	start, end time.Time
+	by         breaker.State // let it in
+	fault      Fault         // without Kept
+	kept       []any         // by set of hooks
+}
+
+// An insider is a call in flight that may become overdue.
+type insider struct {
+	ticket  uint32
+	start   time.Time
+	by      breaker.State
+	ctx     context.Context // that it runs under
+	granted grants          // what the sets' Grants returned; none, also in part: as ctx
+}
+
+func (tr *trail) add(c noted) {
+	tr.n++
+	if c.kept == nil {
+		return
+	}
+	c.n = tr.n
+	if len(tr.latest) == maxFaults {
+		tr.latest = append(tr.latest[:0], tr.latest[1:]...)
+	}
+	tr.latest = append(tr.latest, c)
+}
+
+// within returns those of the last n calls that belong to the period before t. A change
+// may be seen late: what ended after it was due is none of its reasons.
+func (tr *trail) within(n int, since time.Time, t breaker.Transition) []noted {
+	var found []noted
+	for _, c := range tr.latest {
+		if tr.n-c.n < uint64(n) && !c.start.Before(since) && c.by == t.From && !c.end.After(t.At) {
+			found = append(found, c)
+		}
+	}
+	return found
+}
+
+// forget drops what is older than the period after t.
+func (tr *trail) forget(t breaker.Transition) {
+	tr.latest = slices.DeleteFunc(tr.latest, func(c noted) bool { return c.start.Before(t.At) || c.by != t.To })
+}
+
+// share returns how many calls of a transition's figures are behind one of its rates. A
+// window has lost the others; of probes none is lost.
+func share(t breaker.Transition, rate float64) int {
+	if t.From == breaker.HalfOpen || rate < 0 {
+		return math.MaxInt
+	}
+	return int(math.Round(rate * float64(t.Calls) / 100))
+}
+
+// turn ends the period before t, and returns the calls that t is owed to, the latest
+// last: those that have ended, and those in flight, which are to be asked about.
+func (f *faults) turn(t breaker.Transition, slowCall, probeTimeout time.Duration) (ended []noted, inside []insider) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if t.To == breaker.Open {
+		ended, inside = f.endedLocked(t), f.overdueLocked(t, slowCall, probeTimeout)
+	}
+	f.failed.forget(t)
+	f.slow.forget(t)
+	f.inside = slices.DeleteFunc(f.inside, func(in insider) bool { return in.start.Before(t.At) || in.by != t.To })
+	f.since = t.At
+	return ended, inside
+}
+
+func (f *faults) endedLocked(t breaker.Transition) []noted {
+	switch t.Cause {
+	case breaker.CauseFailureRate, breaker.CauseHalfOpenElapsed:
+		return f.failed.within(share(t, t.FailureRate), f.since, t)
+	case breaker.CauseSlowCallRate:
+		return f.slow.within(share(t, t.SlowCallRate), f.since, t)
+	case breaker.CauseOverdue:
+		if t.From == breaker.HalfOpen { // where slow probes count with those overdue
+			return f.slow.within(share(t, t.SlowCallRate), f.since, t)
+		}
+	}
+	return nil
+}
+
+func (f *faults) overdueLocked(t breaker.Transition, slowCall, probeTimeout time.Duration) []insider {
+	byOverdue := t.Cause == breaker.CauseOverdue && slowCall > 0
+	byTimeout := t.From == breaker.HalfOpen && t.Cause != breaker.CauseForced && probeTimeout > 0
+	var found []insider
+	for _, in := range f.inside {
+		took := t.At.Sub(in.start)
+		if in.start.Before(f.since) || in.by != t.From {
+			continue
+		}
+		if byOverdue && took > slowCall || byTimeout && took >= probeTimeout {
+			found = append(found, in)
+		}
+	}
+	return found
+}
+
+// reset forgets everything, for another breaker that comes in the place of the one
+// before.
+func (f *faults) reset(since time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.since, f.failed, f.slow, f.inside = since, trail{}, trail{}, nil
+}
+
+func (f *faults) noteEnded(c noted) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if c.start.Before(f.since) {
+		return // the breaker will say the same, and drop it
+	}
+	if c.fault.Failed {
+		f.failed.add(c)
+	}
+	if c.fault.Slow {
+		f.slow.add(c)
+	}
+}
+
+// enter puts a call among those inside, if there is room, and returns its ticket.
+func (f *faults) enter(in insider) uint32 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.inside) == maxFaults {
+		return 0
+	}
+	if f.tickets++; f.tickets == 0 {
+		f.tickets++
+	}
+	in.ticket = f.tickets
+	f.inside = append(f.inside, in)
+	return in.ticket
+}
+
+// leave takes a call out, unless the end of its period has.
+func (f *faults) leave(ticket uint32) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if i := slices.IndexFunc(f.inside, func(in insider) bool { return in.ticket == ticket }); i >= 0 {
+		f.inside = slices.Delete(f.inside, i, i+1)
+	}
+}
+
+// knownFaults returns the faults of c, made if there were none.
+func (c *compartment) knownFaults() *faults {
+	if f := c.faults.Load(); f != nil {
+		return f
+	}
+	c.faults.CompareAndSwap(nil, new(faults))
+	return c.faults.Load()
+}
+
+// exposed notes that the call's time runs: it may become overdue. Without slowCall only
+// a probe can, in a way.
+func (c *Call) exposed() {
+	if !c.Watched() || !c.g.hooks.wantFaults() {
+		return
+	}
+	probe := c.watch.State() == breaker.HalfOpen
+	if c.breaker.breakerRule.SlowCall > 0 || probe {
+		c.ticket = c.breaker.knownFaults().enter(insider{
+			start: c.watch.Start(), by: c.watch.State(), ctx: c.runCtx, granted: c.granted,
+		})
+	}
+}
+
+// safe notes that the call cannot become overdue any more.
+func (c *Call) safe() {
+	if c.ticket != 0 {
+		c.breaker.faults.Load().leave(c.ticket)
+		c.ticket = 0
+	}
+}
+
+// blame tells the hooks of a call that is about to be filed, if it counts against what
+// it calls; now is no later than the breaker will have it.
+func (c *Call) blame(o breaker.Outcome, took time.Duration, now time.Time) {
+	slowCall := c.breaker.breakerRule.SlowCall
+	fault := Fault{Failed: o == breaker.Failure, Slow: slowCall > 0 && took > slowCall, Took: took}
+	if o == breaker.Ignored || !fault.Failed && !fault.Slow {
+		return
+	}
+	kept := c.g.hooks.fault(c.runCtx, &c.granted, FaultEvent{c.breaker.Compartment, fault})
+	c.breaker.knownFaults().noteEnded(noted{start: c.watch.Start(), end: now, by: c.watch.State(), fault: fault, kept: kept})
+}
+
+// tellTransition tells the hooks of a change of c's breaker, and of the calls that it is
+// owed to.
+func (h *hookSets) tellTransition(c *compartment, t breaker.Transition) {
+	l := c.limits.Load()
+	e := TransitionEvent{Compartment: c.Compartment, Transition: t, Mode: l.rule.Mode}
+	f := c.faults.Load()
+	if f == nil {
+		h.transition(t.Context, e, nil)
+		return
+	}
+	var slowCall, probeTimeout time.Duration
+	if b := l.breakerRule; b != nil {
+		slowCall, probeTimeout = b.SlowCall, b.HalfOpen.ProbeTimeout
+	}
+	calls, inside := f.turn(t, slowCall, probeTimeout)
+	for _, in := range inside {
+		fault := Fault{Overdue: true, Took: t.At.Sub(in.start)}
+		if kept := h.fault(in.ctx, &in.granted, FaultEvent{c.Compartment, fault}); kept != nil {
+			calls = append(calls, noted{fault: fault, kept: kept})
+		}
+	}
+	h.transition(t.Context, e, calls[max(0, len(calls)-maxFaults):])
+}

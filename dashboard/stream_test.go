@@ -292,7 +292,14 @@ func TestASlowWatcherSkips(t *testing.T) {
 		require.NoError(t, json.Unmarshal(skipped.member(t, "compartments"), &rows))
 		require.Len(t, rows, 1)
 		assert.EqualValues(t, 8, rows[0].Granted)
-		assert.Greater(t, len(fast.events), 8, "and nobody waited for it")
+		time.Sleep(2 * time.Second)
+		require.Greater(t, len(fast.events), 8, "and nobody waited for it")
+		shown := fast.next(t)
+		for range len(fast.events) {
+			e := fast.next(t)
+			require.JSONEq(t, string(shown.member(t, "seq")), string(e.member(t, "base")), "nor was anybody sent another's step")
+			shown = e
+		}
 	})
 }
 

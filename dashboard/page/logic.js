@@ -150,7 +150,7 @@ class Track {
     const counts = (c.waits || []).map((w) => w.count);
     if (n > this.from) {
       const fell = this.granted[i] < this.granted[before] || this.left[i] < this.left[before] ||
-        this.rejected.some((r) => r[i] < r[before]) || (this.counts && this.counts.some((x, k) => (counts[k] || 0) < x));
+        this.refused[i] < this.refused[before] || this.rejected.some((r) => r[i] < r[before]) || (this.counts && this.counts.some((x, k) => (counts[k] || 0) < x));
       if (fell || this.last !== n - 1 && this.last !== n) { // made anew: the counts began at 0
         this.from = n;
         this.waits = [];
@@ -389,7 +389,7 @@ function describeUse(c, rates, now, track, found) {
       found.push({ level: WARN, label: 'Full', sentence: `All ${count(u.limit)} ${u.unit} are in use; nobody has to wait yet.`, hint: hintFull(c) });
     }
   } else if (refused > 0) {
-    found.push({ level: BAD, label: 'Refusing', sentence: `${count(u.taken)} of ${count(u.limit)} ${u.unit} in use now, but it was full in the last seconds.${turned}`, hint: hintFull(c) });
+    found.push({ level: BAD, label: 'Refusing', sentence: `${u.limit ? `${count(u.taken)} of ${count(u.limit)} ${u.unit} in use now, but it` : 'It'} was full in the last seconds.${turned}`, hint: hintFull(c) });
   } else if (u.queued > 0) {
     found.push({ level: WARN, label: 'Queueing', sentence: `${count(u.queued)} waiting, ${count(u.taken)} of ${count(u.limit)} ${u.unit} in use.`, hint: hintFull(c) });
   } else if (u.limit > 1 && u.taken >= 0.8 * u.limit) {

@@ -46,9 +46,13 @@ func TestMain(m *testing.M) {
 }
 
 // startChromium returns a context of the one browser. Without Chromium the test is
-// skipped, or fails where it has to run.
+// skipped, or fails where it has to run. With WATERTIGHT_BROWSER=off it is skipped in any
+// case.
 func startChromium(t testing.TB) context.Context {
 	t.Helper()
+	if os.Getenv("WATERTIGHT_BROWSER") == "off" {
+		t.Skip("WATERTIGHT_BROWSER is off")
+	}
 	bin, err := chromiumBinary()
 	if err != nil {
 		missing(t, fmt.Sprintf("there is no Chromium (%v): on Debian, apt-get install chromium fonts-dejavu-core; or name one by WATERTIGHT_CHROMIUM", err))
@@ -116,6 +120,7 @@ func launch(bin string) (context.Context, func(), error) {
 // it has to run.
 func axeSource(t testing.TB) string {
 	t.Helper()
+	startChromium(t)
 	name := os.Getenv("WATERTIGHT_AXE")
 	if name == "" {
 		name = filepath.Join(root, ".bin", "axe.min.js")

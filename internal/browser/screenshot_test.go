@@ -5,7 +5,9 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/assert"
@@ -20,9 +22,14 @@ var update = flag.Bool("update", false, "take the picture for the README anew, i
 const largest = 300 << 10
 
 // The page in an incident, as an artifact, and with -update as the picture in the README: a
-// full bulkhead with a queue, breakers that are open and have been, and what was before.
+// full bulkhead with a queue, breakers that are open and have been, and what was before. The
+// picture for the README shows minutes, and takes two.
 func TestScreenshot(t *testing.T) {
-	s := serve(t, `
+	interval, openFor := often, "400ms"
+	if *update {
+		interval, openFor = time.Second, "15s"
+	}
+	s := serve(t, strings.Replace(`
 version: 1
 policies:
   - name: health
@@ -31,7 +38,7 @@ policies:
   - name: reports
     side: server
     match: [{path: "/reports/{id}"}]
-    bulkhead: {maxConcurrent: 8, maxQueue: 6, maxWait: 20s}
+    bulkhead: {maxConcurrent: 8, maxQueue: 6, maxWait: 30s}
   - name: tenants
     side: server
     match: [{path: /tenants}]
@@ -41,15 +48,15 @@ policies:
     side: client
     match: [{host: payments.internal}]
     bulkhead: {maxConcurrent: 20, maxWait: 100ms}
-    breaker: {failureRate: 40, window: {calls: 20}, minCalls: 10, openFor: 30s}
+    breaker: {failureRate: 40, window: {calls: 20}, minCalls: 10, openFor: 1m}
   - name: orders-db
     side: client
     match: [{method: [DO]}]
     bulkhead: {maxConcurrent: 4}
-    breaker: {failureRate: 50, window: {calls: 4}, minCalls: 4, openFor: 400ms, halfOpen: {calls: 2}}
-`)
+    breaker: {failureRate: 50, window: {calls: 4}, minCalls: 4, openFor: OPEN, halfOpen: {calls: 2}}
+`, "OPEN", openFor, 1))
 	v := view{width: 1280, height: 1000, still: true}
-	tb := open(t, show(t, s.guard, dashboard.WithInterval(often)).home, v)
+	tb := open(t, show(t, s.guard, dashboard.WithInterval(interval)).home, v)
 	tb.live()
 
 	// All is well for a while.

@@ -352,7 +352,7 @@ func (s *service) probing(fn func() error) {
 	s.Helper()
 	in := false
 	for deadline := time.Now().Add(patience); !in && time.Now().Before(deadline); {
-		time.Sleep(time.Millisecond) // as long as it is open
+		time.Sleep(poll) // as long as it is open
 		s.do(1, "orders-db", func() error { in = true; return fn() })
 	}
 	assert.True(s, in)

@@ -89,7 +89,9 @@ func blank(t testing.TB, home string, v view) *tab {
 }
 
 // in returns the tab for use in a subtest.
-func (tb *tab) in(t testing.TB) *tab { return &tab{TB: t, heard: tb.heard, ctx: tb.ctx, close: tb.close} }
+func (tb *tab) in(t testing.TB) *tab {
+	return &tab{TB: t, heard: tb.heard, ctx: tb.ctx, close: tb.close}
+}
 
 // see changes what the page is looked at with.
 func (tb *tab) see(v view) {

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"net/http"
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -78,6 +80,34 @@ func TestGoals(t *testing.T) {
 		if got := verdict([]goal{tc.goal}, all[1], all); got != tc.want {
 			t.Errorf("%s: %s, want %s", tc.text, got, tc.want)
 		}
+	}
+}
+
+// What docs/performance.md shows is what the program prints: the same rows, with the same
+// lines.
+func TestPerformancePage(t *testing.T) {
+	page, err := os.ReadFile("../docs/performance.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(page), "```\ngo1.")
+	table, _, _ = strings.Cut(table, "```")
+	var shown, want []string
+	for _, l := range strings.Split(table, "\n")[1:] {
+		if m := regexp.MustCompile(`^ +(\S.*?) +[0-9.]+ ns `).FindStringSubmatch(l); m != nil {
+			shown = append(shown, m[1])
+		} else if l != "" {
+			shown = append(shown, l)
+		}
+	}
+	for _, r := range telemetryRows() {
+		want = append(want, r.name+", CPU time", r.raw.name)
+		for _, rival := range r.rivals {
+			want = append(want, rival.name)
+		}
+	}
+	if !slices.Equal(shown, want) {
+		t.Errorf("docs/performance.md shows\n%q\nwant\n%q\nrun the program and paste what it prints", shown, want)
 	}
 }
 

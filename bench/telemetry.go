@@ -38,10 +38,10 @@ const (
 
 	noopProviders = "noop providers"
 	metricsOnly   = "metrics only"
-	notSampled    = "metrics, spans not sampled"
-	parentBased   = "metrics, spans not sampled, parent-based"
-	recorded      = "metrics, spans sampled"
-	spansOnly     = "spans sampled, no metrics"
+	notSampled    = "metrics, not sampled"
+	parentBased   = "metrics, not sampled, parent-based"
+	recorded      = "metrics, sampled"
+	spansOnly     = "sampled, no metrics"
 )
 
 func watertightAt(level string) string { return "watertight, " + level }
@@ -139,10 +139,27 @@ func telemetryOnServers() row {
 	for _, l := range levels() {
 		r.add(visit(watertightAt(l.name), l, func(t telemetry) wrapper { return middleware.New(guard(keys, t.hooks)) }), l.goals...)
 	}
+	r.add(startedAlone("the SDK's span alone, not sampled", false))
+	r.add(startedAlone("the SDK's span alone, sampled, no attributes", true))
 	for _, l := range theirLevels() {
 		r.add(visit(otelhttpAt(l.name), l, func(t telemetry) wrapper { return otelhttp.NewMiddleware("", t.otelhttp...) }))
 	}
 	return r
+}
+
+// startedAlone is what a span costs before anybody has said anything in it.
+func startedAlone(name string, sampled bool) rival {
+	return rival{name, func(m *meter, ops int) {
+		tracer := tracers().Tracer("bench")
+		alone(m, ops, func(ctx context.Context, ops int) {
+			ctx = called(ctx, sampled)
+			for range ops {
+				_, span := tracer.Start(ctx, "bulkhead.grant")
+				must(span.IsRecording() == sampled)
+				span.End()
+			}
+		})
+	}}
 }
 
 func telemetryInClients() row {
@@ -178,54 +195,58 @@ func theirLevels() []level {
 	return slices.DeleteFunc(levels(), func(l level) bool { return l.name == parentBased })
 }
 
-// telemetryInGateways has what a program has that does as the documentation says:
-// otelhttp around the middleware, and beneath the transport.
+// A stack is what a gateway has around its handler and beneath it.
+type stack struct {
+	level                    level
+	otelhttp, guarded, hooks bool
+}
+
+// around returns what serves a request by a call through base. Outside and beneath is
+// otelhttp, as the documentation has it.
+func (s stack) around(base http.RoundTripper) http.Handler {
+	t := s.level.begin()
+	var opts []watertight.Option
+	if s.hooks {
+		opts = append(opts, t.hooks)
+	}
+	g := guard(withBulkhead+", "+withBreaker, opts...)
+	if s.otelhttp {
+		base = otelhttp.NewTransport(base, t.otelhttp...)
+	}
+	if s.guarded {
+		base = transport.New(base, g)
+	}
+	h := forwarding(base)
+	if s.guarded {
+		h = middleware.New(g)(h)
+	}
+	if s.otelhttp {
+		h = otelhttp.NewMiddleware("", t.otelhttp...)(h)
+	}
+	return h
+}
+
 func telemetryInGateways() row {
-	const keys = withBulkhead + ", " + withBreaker
-	pass := func(name string, l level, wrapServer func(telemetry, *watertight.Guard) wrapper,
-		wrapClient func(telemetry, *watertight.Guard, http.RoundTripper) http.RoundTripper) rival {
-		return rival{name: name, run: func(m *meter, ops int) {
+	pass := func(name string, s stack) rival {
+		return rival{name, func(m *meter, ops int) {
 			alone(m, ops, func(ctx context.Context, ops int) {
-				t := l.begin()
-				g := guard(keys, t.hooks)
-				if l.name == "" {
-					g = guard(keys)
-				}
-				rt := wrapClient(t, g, stub{ended{}}.transport())
 				r := request(ctx, "/reports/17")
-				propagation.TraceContext{}.Inject(called(ctx, l.sampled), propagation.HeaderCarrier(r.Header))
-				serveAgain(ops, wrapServer(t, g)(forwarding(rt)), r)
+				propagation.TraceContext{}.Inject(called(ctx, s.level.sampled), propagation.HeaderCarrier(r.Header))
+				serveAgain(ops, s.around(stub{ended{}}.transport()), r)
 			})
 		}}
 	}
-	plain := func(telemetry, *watertight.Guard) wrapper { return func(h http.Handler) http.Handler { return h } }
-	plainClient := func(_ telemetry, _ *watertight.Guard, base http.RoundTripper) http.RoundTripper { return base }
-	guarded := func(_ telemetry, g *watertight.Guard) wrapper { return middleware.New(g) }
-	guardedClient := func(_ telemetry, g *watertight.Guard, base http.RoundTripper) http.RoundTripper {
-		return transport.New(base, g)
-	}
-	traced := func(t telemetry, _ *watertight.Guard) wrapper { return otelhttp.NewMiddleware("", t.otelhttp...) }
-	tracedClient := func(t telemetry, _ *watertight.Guard, base http.RoundTripper) http.RoundTripper {
-		return otelhttp.NewTransport(base, t.otelhttp...)
-	}
-	both := func(t telemetry, g *watertight.Guard) wrapper {
-		return func(h http.Handler) http.Handler { return traced(t, g)(guarded(t, g)(h)) }
-	}
-	bothClient := func(t telemetry, g *watertight.Guard, base http.RoundTripper) http.RoundTripper {
-		return guardedClient(t, g, tracedClient(t, g, base))
-	}
-
-	none := level{spans: noTracers, meters: noMeters}
+	none := levels()[0]
 	r := row{name: "telemetry in a gateway, both sides", cpu: true, plus: true}
-	r.raw = pass("the handler and the stub alone", none, plain, plainClient)
-	r.add(pass(ourHooks, none, guarded, guardedClient))
+	r.raw = pass("the handler and the stub alone", stack{level: none})
+	r.add(pass(ourHooks, stack{level: none, guarded: true}))
 	for _, l := range levels() {
 		switch l.name {
 		case metricsOnly, notSampled, recorded:
-			r.add(pass(otelhttpAt(l.name), l, traced, tracedClient))
-			r.add(pass("otelhttp and watertight, "+l.name, l, both, bothClient))
+			r.add(pass(otelhttpAt(l.name), stack{level: l, otelhttp: true}))
+			fallthrough
 		case parentBased:
-			r.add(pass("otelhttp and watertight, "+l.name, l, both, bothClient))
+			r.add(pass("otelhttp and watertight, "+l.name, stack{level: l, otelhttp: true, guarded: true, hooks: true}))
 		}
 	}
 	return r

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,11 +22,11 @@ import (
 // counting counts the spans that a sampler is asked for.
 type counting struct {
 	sdktrace.Sampler
-	asked *int
+	asked *atomic.Int64
 }
 
 func (c counting) ShouldSample(p sdktrace.SamplingParameters) sdktrace.SamplingResult {
-	*c.asked++
+	c.asked.Add(1)
 	return c.Sampler.ShouldSample(p)
 }
 
@@ -45,7 +46,7 @@ func TestParentBasedSampler(t *testing.T) {
 		name    string
 		caller  func(context.Context) context.Context
 		sampler sdktrace.Sampler
-		asked   int // for a wait, a refusal and two grants, with the option
+		asked   int64 // for a wait, a refusal and two grants, with the option
 		spans   int
 	}{
 		{"a local caller, sampled out", unsampledCaller, sdktrace.AlwaysSample(), 0, 0},
@@ -62,7 +63,7 @@ func TestParentBasedSampler(t *testing.T) {
 			t.Run(tt.name+name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					recorder := tracetest.NewSpanRecorder()
-					asked := 0
+					var asked atomic.Int64
 					p := newProvider(recorder, sdktrace.WithSampler(counting{sdktrace.ParentBased(tt.sampler), &asked}))
 					g := newGuard(t, oneServerPermit, metrics.New(append(opts,
 						metrics.WithTracerProvider(p), metrics.WithLogger(slog.New(slog.DiscardHandler)))...))
@@ -76,9 +77,9 @@ func TestParentBasedSampler(t *testing.T) {
 					synctest.Wait()
 					assert.Len(t, recorder.Ended(), tt.spans)
 					if opts != nil {
-						assert.Equal(t, tt.asked, asked)
+						assert.Equal(t, tt.asked, asked.Load())
 					} else {
-						assert.Equal(t, 4, asked)
+						assert.EqualValues(t, 4, asked.Load())
 					}
 				})
 			})

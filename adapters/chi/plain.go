@@ -9,7 +9,7 @@ import (
 )
 
 // A plain is a place in a tree of those routes of a router whose patterns are made
-// of whole segments only: literal ones and {name}. A path is found here in a third of
+// of whole segments only: literal ones and {name}. A path is found here in less than a third of
 // the time that it takes with chi's own look-up and a context for that.
 //
 // It never says that there is no route, and where anything else could have a say it

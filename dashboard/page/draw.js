@@ -82,9 +82,7 @@ export function sparkline(canvas, model, track, large) {
   g.setLineDash([]);
   g.fillStyle = p.bad;
   for (let i = Math.max(first, track.from) + 1; i <= n; i++) {
-    let refused = 0;
-    for (const r of track.rejected) refused += r[i % KEEP] - r[(i - 1) % KEEP];
-    if (refused > 0) g.fillRect(x(i) - step, h - foot + 1, step + 0.3, foot - 1);
+    if (track.refused[i % KEEP] > track.refused[(i - 1) % KEEP]) g.fillRect(x(i) - step, h - foot + 1, step + 0.3, foot - 1);
   }
   if (large) {
     g.fillStyle = p.text;

@@ -96,11 +96,13 @@ export class Model {
     const n = this.count - 1;
     const seconds = (this.now - this.times[i % KEEP]) / 1000;
     const per = (ring) => (ring[n % KEEP] - ring[i % KEEP]) / seconds;
-    const out = { granted: per(t.granted), left: per(t.left), observed: per(t.observed), rejected: 0, reasons: {} };
+    const out = { granted: per(t.granted), left: per(t.left), observed: per(t.observed), rejected: per(t.refused), reasons: {}, other: 0 };
+    out.other = out.rejected;
     REASONS.forEach((r, k) => {
       out.reasons[r] = per(t.rejected[k]);
-      out.rejected += out.reasons[r];
+      out.other -= out.reasons[r];
     });
+    if (out.other < 1e-6) out.other = 0;
     return out;
   }
 
@@ -122,6 +124,7 @@ class Track {
     this.left = new Float64Array(KEEP);
     this.observed = new Float64Array(KEEP);
     this.rejected = REASONS.map(() => new Float64Array(KEEP));
+    this.refused = new Float64Array(KEEP); // for whatever reason, also one that this page does not know
     this.inFlight = new Float32Array(KEEP);
     this.limit = new Float32Array(KEEP);
     this.queued = new Float32Array(KEEP);
@@ -138,7 +141,9 @@ class Track {
     this.granted[i] = c.granted;
     this.left[i] = c.left;
     this.observed[i] = total(c.observed);
-    REASONS.forEach((r, k) => { this.rejected[k][i] = c.rejected[r] || 0; });
+    const rejected = c.rejected || {};
+    REASONS.forEach((r, k) => { this.rejected[k][i] = rejected[r] || 0; });
+    this.refused[i] = total(rejected);
     this.inFlight[i] = use(c).taken;
     this.limit[i] = use(c).limit;
     this.queued[i] = use(c).queued;
@@ -164,7 +169,7 @@ class Track {
 
   still() {
     const t = Object.assign(new Track(0), this);
-    for (const ring of ['granted', 'left', 'observed', 'inFlight', 'limit', 'queued']) t[ring] = this[ring].slice();
+    for (const ring of ['granted', 'left', 'observed', 'refused', 'inFlight', 'limit', 'queued']) t[ring] = this[ring].slice();
     t.rejected = this.rejected.map((r) => r.slice());
     t.waits = this.waits.slice();
     return t;
@@ -327,9 +332,9 @@ function describeBreaker(c, rates, now, found, first) {
       return;
     }
     case 'half_open': {
-      const tried = Math.max(0, b.probes - b.probesLeft);
+      const tried = b.probes > 0 ? `${Math.max(0, b.probes - b.probesLeft)} of ${b.probes} probes` : 'probes';
       const overdue = b.overdue ? ` ${plural(b.overdue, 'probe')} overdue.` : '';
-      found.push({ level: observes ? NOTE : BAD, label: 'Half-open', sentence: `Half-open${since}: ${tried} of ${b.probes} probes let in, which decide whether it closes.${overdue}${refused}${observes}`,
+      found.push({ level: observes ? NOTE : BAD, label: 'Half-open', sentence: `Half-open${since}: ${tried} let in, which decide whether it closes.${overdue}${refused}${observes}`,
         hint: `Wait for the probes. If it opens again, ${whereToLook(c)}` });
       return;
     }
@@ -389,6 +394,9 @@ function describeUse(c, rates, now, track, found) {
     found.push({ level: WARN, label: 'Queueing', sentence: `${count(u.queued)} waiting, ${count(u.taken)} of ${count(u.limit)} ${u.unit} in use.`, hint: hintFull(c) });
   } else if (u.limit > 1 && u.taken >= 0.8 * u.limit) {
     found.push({ level: NOTE, label: 'Busy', sentence: `${count(u.taken)} of ${count(u.limit)} ${u.unit} in use.`, hint: '' });
+  }
+  if (rates && rates.other > 0) {
+    found.push({ level: WARN, label: 'Refusing', sentence: `Refuses ${rate(rates.other)}/s for a reason that this page is too old to know.`, hint: 'Reload the page.' });
   }
   if (r && r.draining > 0) {
     found.push({ level: WARN, label: 'Draining', sentence: `Shutting down: refuses ${rate(r.draining)}/s.`, hint: 'The process is being shut down. If nobody meant that, look at who sent the signal.' });

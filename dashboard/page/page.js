@@ -256,14 +256,14 @@ function setRow(tr, r) {
 function breakerWords(b) {
   const word = logic.STATE_WORDS[b.state] || b.state;
   if (b.state === 'open') return b.openRemainingMs > 0 ? `${word}, ${logic.duration(logic.secondsUp(b.openRemainingMs))} left` : `${word}, a probe is due`;
-  if (b.state === 'half_open') return `${word}, ${b.probes - b.probesLeft} of ${b.probes} probes in`;
+  if (b.state === 'half_open') return b.probes > 0 ? `${word}, ${b.probes - b.probesLeft} of ${b.probes} probes in` : word;
   return `${word}, ${logic.plural(b.calls, 'call')}`;
 }
 
 function reasons(r) {
   if (!r.rates || !r.rates.rejected) return r.rates && r.rates.observed > 0 ? `would be ${logic.rate(r.rates.observed)}` : '';
   const short = { full: 'full', wait_timeout: 'timed out', open: 'open', draining: 'draining' };
-  return logic.REASONS.filter((k) => r.rates.reasons[k] > 0).map((k) => `${logic.rate(r.rates.reasons[k])} ${short[k]}`).join(', ');
+  return logic.REASONS.filter((k) => r.rates.reasons[k] > 0).map((k) => `${logic.rate(r.rates.reasons[k])} ${short[k]}`).concat(r.rates.other ? [`${logic.rate(r.rates.other)} other`] : []).join(', ');
 }
 
 function drawSpark(tr) {
@@ -601,7 +601,7 @@ function renderDetails() {
   setGauge(p.failed, b ? b.failureRate : -1, b ? b.maxFailureRate : 0);
   setGauge(p.slow, b ? b.slowCallRate : -1, b ? b.maxSlowCallRate : 0);
   if (b) {
-    set(p['breaker-state'], `${breakerWords(b)}; ${logic.count(b.failed)} failed, ${logic.count(b.slow)} slow${b.overdue ? `, ${logic.count(b.overdue)} overdue in flight` : ''}.`);
+    set(p['breaker-state'], `${breakerWords(b)}${b.failed === undefined ? '' : `; ${logic.count(b.failed)} failed, ${logic.count(b.slow)} slow`}${b.overdue ? `, ${logic.count(b.overdue)} overdue in flight` : ''}.`);
     set(p['breaker-rule'], `Opens at ${logic.percent(b.maxFailureRate)} failed${b.maxSlowCallRate ? ` or ${logic.percent(b.maxSlowCallRate)} slower than ${logic.duration(b.slowCallMs)}` : ''}, of at least ${logic.plural(b.minCalls, 'call')}.`);
     const mine = shown.doc.transitions.filter((t) => t.policy === c.policy && t.side === c.side && t.key === c.key);
     if (!mine.length && b.last) mine.push(b.last);
@@ -626,7 +626,9 @@ function renderDetails() {
 function countPairs(c, r) {
   const per = (x) => (r.rates ? ` (${logic.rate(x)}/s)` : '');
   const out = [['granted', logic.count(c.granted) + per(r.rates && r.rates.granted)]];
-  for (const k of logic.REASONS) out.push([`rejected: ${logic.REASON_WORDS[k]}`, logic.count(c.rejected[k] || 0) + per(r.rates && r.rates.reasons[k])]);
+  const rejected = c.rejected || {};
+  for (const k of logic.REASONS) out.push([`rejected: ${logic.REASON_WORDS[k]}`, logic.count(rejected[k] || 0) + per(r.rates && r.rates.reasons[k])]);
+  for (const k in rejected) if (!logic.REASONS.includes(k)) out.push([`rejected: ${logic.plain(k)}`, logic.count(rejected[k])]);
   out.push(['left while waiting', logic.count(c.left) + per(r.rates && r.rates.left)]);
   if (c.observed) for (const k in c.observed) out.push([`would have been rejected: ${logic.REASON_WORDS[k] || k}`, logic.count(c.observed[k])]);
   if (c.breaker) out.push(['times that the breaker opened', logic.count(c.trips || 0)]);

@@ -3,7 +3,8 @@
 //
 //	server [-addr ADDR] [-admin ADDR] [-policy FILE] [-upstream NAME=URL]... [-otlp URL] [-drain DURATION]
 //
-// At -admin, a listener of its own, is what Prometheus scrapes: /metrics.
+// At -admin, a listener of its own, are the live page and, at /metrics, what Prometheus
+// scrapes.
 //
 // SIGTERM and SIGINT drain it; the second one ends it at once. It exits with
 // status 0 after draining, with 1 if calls were cut off or if it could not
@@ -77,7 +78,7 @@ func parse(args []string, stderr io.Writer) (app.Config, error) {
 	fs := flag.NewFlagSet("server", flag.ContinueOnError)
 	fs.SetOutput(stderr)
 	fs.StringVar(&cfg.Addr, "addr", "127.0.0.1:8080", "`address` to listen on; port 0 is any free one")
-	fs.StringVar(&cfg.Admin, "admin", "127.0.0.1:6060", "`address` for operators to look at, not behind the limits: /metrics; port 0 is any free one, an empty address none")
+	fs.StringVar(&cfg.Admin, "admin", "127.0.0.1:6060", "`address` for operators, not behind the limits: the live page, and /metrics; port 0 is any free one, an empty address none")
 	fs.StringVar(&cfg.PolicyFile, "policy", "", "policy `file`, followed when it changes; without it the built-in policies hold")
 	fs.Func("otlp", "`URL` of an OTLP/HTTP collector, such as http://127.0.0.1:4318; without it spans stay in memory, at /debug/traces", func(s string) error {
 		if _, err := telemetry.ParseOTLP(s); err != nil {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -111,7 +110,7 @@ func serve(t testing.TB, yaml string) *service {
 	t.Helper()
 	s := &service{
 		TB:    t,
-		guard: watertight.New(parse(t, yaml), watertight.WithLogger(slog.New(slog.DiscardHandler))),
+		guard: quiet(t, yaml),
 		gates: make(map[string]*gate),
 	}
 	for _, name := range []string{"reports", "trial", "pool", "orders-db", "tenants", "odd"} {

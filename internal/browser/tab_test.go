@@ -46,7 +46,8 @@ var (
 type tab struct {
 	testing.TB
 	*heard
-	ctx context.Context
+	ctx   context.Context
+	close func() // before the end of the test
 }
 
 // heard is what a tab has told of.
@@ -70,13 +71,12 @@ func open(t testing.TB, home string, v view) *tab {
 func blank(t testing.TB, home string, v view) *tab {
 	t.Helper()
 	tb := &tab{TB: t, heard: &heard{home: home}}
-	var cancel context.CancelFunc
-	tb.ctx, cancel = chromedp.NewContext(startChromium(t), chromedp.WithNewBrowserContext(), chromedp.WithListener(tb.hear))
+	tb.ctx, tb.close = chromedp.NewContext(startChromium(t), chromedp.WithNewBrowserContext(), chromedp.WithListener(tb.hear))
 	t.Cleanup(func() {
 		if t.Failed() {
 			tb.keep("failed.png")
 		}
-		cancel()
+		tb.close()
 		for _, w := range tb.wrongs() {
 			t.Errorf("in the browser: %s", w)
 		}
@@ -89,7 +89,7 @@ func blank(t testing.TB, home string, v view) *tab {
 }
 
 // in returns the tab for use in a subtest.
-func (tb *tab) in(t testing.TB) *tab { return &tab{TB: t, heard: tb.heard, ctx: tb.ctx} }
+func (tb *tab) in(t testing.TB) *tab { return &tab{TB: t, heard: tb.heard, ctx: tb.ctx, close: tb.close} }
 
 // see changes what the page is looked at with.
 func (tb *tab) see(v view) {

@@ -3,6 +3,7 @@ package browser
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"slices"
 	"strconv"
@@ -37,6 +38,12 @@ policies:
     breaker: {minCalls: 10, openFor: 10m}
 `
 
+// quiet returns a Guard that keeps to itself what it would log.
+func quiet(t testing.TB, yaml string) *watertight.Guard {
+	t.Helper()
+	return watertight.New(parse(t, yaml), watertight.WithLogger(slog.New(slog.DiscardHandler)))
+}
+
 // callers calls for each of n tenants once.
 func callers(t testing.TB, wt *watertight.Guard, n int) {
 	t.Helper()
@@ -57,49 +64,77 @@ func tenant(i int) *policy.Request {
 // page slow, nor does it grow. Figures are logged; how good they have to be is checked
 // where WATERTIGHT_BROWSER_FIGURES is set, as in .ci/run.
 func TestThousandCompartments(t *testing.T) {
-	wt := watertight.New(parse(t, thousand))
+	wt := quiet(t, thousand)
 	callers(t, wt, 1000)
 	st := show(t, wt)
 
 	var paints []float64
 	var tb *tab
-	for range 5 {
+	for range 3 {
+		if tb != nil {
+			tb.close() // or it would go on drawing
+		}
 		tb = open(t, st.home, desk)
 		tb.until(`document.querySelectorAll('#rows > tr').length > 50 && performance.getEntriesByName('first-contentful-paint').length`)
 		paints = append(paints, eval[float64](tb, `performance.getEntriesByName('first-contentful-paint')[0].startTime`))
 	}
 	assert.Contains(t, tb.said("#shown"), "1,000 compartments")
 
-	require.NoError(t, call(tb, performance.Enable, performance.EnableParams{}))
-	const warm, n = 20, 60
-	var scripts, tasks, said []float64
-	var heap []float64
-	for i := range warm + n {
-		before := tb.metrics()
-		drawn := tb.updates()
-		callers(t, wt, 1000)
-		tb.until(fmt.Sprintf(`Number(document.documentElement.dataset.updates) >= %d`, drawn+1))
-		after := tb.metrics()
-		if updates := float64(tb.updates() - drawn); i >= warm {
-			scripts = append(scripts, 1000*(after["ScriptDuration"]-before["ScriptDuration"])/updates)
-			tasks = append(tasks, 1000*(after["TaskDuration"]-before["TaskDuration"])/updates)
-			said = append(said, eval[float64](tb, `Number(document.documentElement.dataset.scriptMs)`))
+	// The time of the thread, not that on the wall: others may need the processor too.
+	require.NoError(t, call(tb, performance.Enable, performance.EnableParams{TimeDomain: performance.EnableTimeDomainThreadTicks}))
+	strict, _ := strconv.ParseBool(os.Getenv("WATERTIGHT_BROWSER_FIGURES"))
+	t.Logf("1,000 compartments, all of which change: first paint %.0f ms, the median of %d", median(paints), len(paints))
+	if strict {
+		assert.Less(t, median(paints), maxFirstPaint)
+	}
+	for _, all := range []bool{false, true} {
+		if all {
+			for eval[bool](tb, `document.querySelector('#more').checkVisibility()`) {
+				eval[bool](tb, `document.querySelector('#more').click(), true`)
+			}
+			require.Len(t, tb.rows(), 1000)
 		}
-		if i >= warm && i%10 == 0 {
-			require.NoError(t, call(tb, heapprofiler.CollectGarbage, cdp.Empty{}))
-			heap = append(heap, tb.metrics()["JSHeapUsedSize"])
+		c := tb.cost(func() { callers(t, wt, 1000) })
+		t.Logf("%d rows shown: an update is %.1f ms of script by the browser, %.1f ms by the page, %.1f ms with layout and painting, the medians of %d; heap %.1f to %.1f MB",
+			len(tb.rows()), median(c.script), median(c.own), median(c.task), len(c.script), c.heap[0]/(1<<20), c.heap[len(c.heap)-1]/(1<<20))
+		if strict {
+			assert.Less(t, median(c.script), maxScript)
+			assert.Less(t, c.heap[len(c.heap)-1]-c.heap[0], float64(maxGrowth), "%v", c.heap)
 		}
 	}
-	t.Logf("1,000 compartments, all of which change: first paint %.0f ms; an update %.1f ms of script by the browser, %.1f ms by the page, %.1f ms with layout and drawing (medians of %d and %d)",
-		median(paints), median(scripts), median(said), median(tasks), len(paints), n)
-	t.Logf("heap after updates: %.1f MB to %.1f MB; nodes %.0f", heap[0]/(1<<20), heap[len(heap)-1]/(1<<20), tb.metrics()["Nodes"])
+}
 
-	if strict, _ := strconv.ParseBool(os.Getenv("WATERTIGHT_BROWSER_FIGURES")); !strict {
-		return
+// A cost is what updates have cost, in ms and bytes.
+type cost struct{ script, own, task, heap []float64 }
+
+// cost measures updates, each of which shows what change has changed.
+func (tb *tab) cost(change func()) cost {
+	tb.Helper()
+	const warm, n = 5, 20
+	var c cost
+	for i := range warm + n {
+		before, drawn := tb.metrics(), tb.updates()
+		change()
+		// One look only, or looking would be part of the cost.
+		eval[bool](tb, fmt.Sprintf(`new Promise((done) => {
+			const enough = () => Number(document.documentElement.dataset.updates) > %d && done(true);
+			new MutationObserver(enough).observe(document.documentElement, { attributes: true });
+			enough();
+		})`, drawn))
+		after := tb.metrics()
+		if i < warm {
+			continue
+		}
+		updates := float64(tb.updates() - drawn)
+		c.script = append(c.script, 1000*(after["ScriptDuration"]-before["ScriptDuration"])/updates)
+		c.task = append(c.task, 1000*(after["TaskDuration"]-before["TaskDuration"])/updates)
+		c.own = append(c.own, eval[float64](tb, `Number(document.documentElement.dataset.scriptMs)`))
+		if i%5 == 0 {
+			require.NoError(tb, call(tb, heapprofiler.CollectGarbage, cdp.Empty{}))
+			c.heap = append(c.heap, tb.metrics()["JSHeapUsedSize"])
+		}
 	}
-	assert.Less(t, median(paints), maxFirstPaint)
-	assert.Less(t, median(scripts), maxScript)
-	assert.Less(t, heap[len(heap)-1]-slices.Min(heap[:2]), float64(maxGrowth), "%v", heap)
+	return c
 }
 
 // metrics returns what the browser has counted for the tab, in seconds and bytes.
@@ -122,7 +157,7 @@ func median(xs []float64) float64 {
 // Compartments that come and go, as those of tenants do, leave nothing behind: not in the
 // document, and not in what is remembered of them.
 func TestForgetsCompartments(t *testing.T) {
-	wt := watertight.New(parse(t, strings.Replace(thousand, "policies:", "defaults: {maxCompartments: 50}\npolicies:", 1)))
+	wt := quiet(t, strings.Replace(thousand, "policies:", "defaults: {maxCompartments: 50}\npolicies:", 1))
 	tb := open(t, show(t, wt).home, desk)
 	require.NoError(t, call(tb, performance.Enable, performance.EnableParams{}))
 	var nodes []float64

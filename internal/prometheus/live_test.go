@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -68,6 +69,9 @@ func TestIncident(t *testing.T) {
 
 	b := loadBoard(t)
 	for _, q := range b.queries(t) {
+		for _, part := range selectors(t, q.expr) { // one that finds nothing may hide behind another
+			requireSeries(t, p, part.String())
+		}
 		requireSeries(t, p, q.expr)
 	}
 	for _, v := range b.Templating.List {
@@ -120,10 +124,30 @@ func TestIncident(t *testing.T) {
 	}
 	for _, r := range rules(t) {
 		assert.True(t, slices.Contains(names, r.Record+r.Alert), "%s%s is not evaluated", r.Record, r.Alert)
+		for _, part := range selectors(t, r.Expr) {
+			if part.Name != "" { // what it looks for beside that need not be the case here
+				requireSeries(t, p, part.Name)
+			}
+		}
 		if r.Record != "" {
 			requireSeries(t, p, r.Record)
 		}
 	}
+}
+
+// selectors returns what a query reads.
+func selectors(t *testing.T, expr string) (found []*parser.VectorSelector) {
+	t.Helper()
+	tree, err := parser.NewParser(parser.Options{}).ParseExpr(expr)
+	require.NoError(t, err)
+	parser.Inspect(tree, func(node parser.Node, _ []parser.Node) error {
+		if s, ok := node.(*parser.VectorSelector); ok {
+			found = append(found, s)
+		}
+		return nil
+	})
+	require.NotEmpty(t, found, expr)
+	return found
 }
 
 // requireSeries waits until the query has a result.

@@ -153,7 +153,7 @@ func TestSoak(t *testing.T) {
 	code := run(t.Context(), []string{"-soak", "5s", "-admin", "127.0.0.1:0"}, shown, &errs)
 	require.Empty(t, errs.String(), out.String())
 	assert.Zero(t, code)
-	assert.Greater(t, <-shown.events, 3, "whoever watches it sees something new each second")
+	assert.Greater(t, <-shown.events, 1, "whoever watches it sees it as it is, and what changes")
 	assert.Contains(t, out.String(), "everything balances, nothing is left")
 	assert.Regexp(t, `the limits changed [1-9]\d* times, an upstream its mood [1-9]\d* times, the books were closed [2-9]\d* times`, out.String())
 }

@@ -158,26 +158,32 @@ func (s *soak) supervise(ctx context.Context) error {
 	defer faults.Stop()
 	defer look.Stop()
 	defer settle.Stop()
-	for {
-		var err error
+	// At once as well, so that a short run on a busy machine meets both.
+	err := errors.Join(s.changeLimits(), s.changeMood())
+	for err == nil {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-limits.C:
-			err = s.reload(limitsAt(1 + rand.IntN(64)))
+			err = s.changeLimits()
 		case <-faults.C:
-			err = s.upstreams[s.moods%len(s.upstreams)].turn(nextMood())
-			s.moods++
+			err = s.changeMood()
 		case <-look.C:
 			err = s.books.look(s.guard, s.cfg.Concurrency)
 			s.progress()
 		case <-settle.C:
 			err = s.settle()
 		}
-		if err != nil {
-			return err
-		}
 	}
+	return err
+}
+
+func (s *soak) changeLimits() error { return s.reload(limitsAt(1 + rand.IntN(64))) }
+
+func (s *soak) changeMood() error {
+	u := s.upstreams[s.moods%len(s.upstreams)]
+	s.moods++
+	return u.turn(nextMood())
 }
 
 // settle waits until everybody is at rest, and closes the books.

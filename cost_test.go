@@ -112,8 +112,8 @@ policies:
 	var arrived, granted, left, inside, worst atomic.Int64
 	var refusals [8]atomic.Int64
 	var wg, busy sync.WaitGroup
-	// Held until a call has found everything full: by luck, the breaker could open
-	// so early, and so often, on a slow machine that none would.
+	// Held until a call has found everything full; or the breaker open, which on a slow
+	// machine may come first. Its probes would then find no permit, and it stay as it is.
 	var held [4]watertight.Call
 	for i := range held {
 		c, err := g.Admit(t.Context(), on("/"))
@@ -125,7 +125,7 @@ policies:
 	}
 	var finished atomic.Bool
 	busy.Go(func() {
-		for refusals[policy.ReasonFull].Load() == 0 && !finished.Load() {
+		for refusals[policy.ReasonFull].Load()+refusals[policy.ReasonOpen].Load() == 0 && !finished.Load() {
 			runtime.Gosched()
 		}
 		for i := range held {
@@ -134,7 +134,7 @@ policies:
 	})
 	for range 64 {
 		wg.Go(func() {
-			for range 300 {
+			for i := 0; i < 300 || refusals[policy.ReasonFull].Load() == 0; i++ {
 				ctx, cancel := context.WithCancel(context.Background())
 				if rand.IntN(4) == 0 {
 					time.AfterFunc(time.Duration(rand.IntN(1000))*time.Microsecond, cancel)

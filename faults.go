@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/watertight-go/watertight/breaker"
@@ -43,11 +44,16 @@ type FaultEvent struct {
 // they happened, while a hook is busy with the one before; by then calls of later periods
 // are here already, and stay.
 type faults struct {
+	// Whether inside is full. Written under mu, and read without by calls that begin, so
+	// that where there are many of them they do not all queue for the lock. One that
+	// reads what was true a moment ago is left out, or takes the lock and looks again.
+	full atomic.Bool
+
 	mu sync.Mutex // guards the fields below
 
 	since        time.Time // when the period began, as far as anybody was told; zero: nobody was
 	failed, slow trail
-	inside       []insider // some of the calls in flight, at most maxFaults
+	inside       []insider // some of the calls in flight that a hook would keep something of, at most maxFaults
 	tickets      uint32    // given out for inside; 0 is none
 }
 
@@ -129,6 +135,7 @@ func (f *faults) turn(t breaker.Transition, slowCall, probeTimeout time.Duration
 	f.failed.forget(t)
 	f.slow.forget(t)
 	f.inside = slices.DeleteFunc(f.inside, func(in insider) bool { return past(in.start, in.by, t) })
+	f.full.Store(len(f.inside) == maxFaults)
 	f.since = t.At
 	return ended, inside
 }
@@ -177,11 +184,12 @@ func (f *faults) noteEnded(c noted) {
 	}
 }
 
-// enter puts a call among those inside, if there is room, and returns its ticket.
+// enter puts a call among those inside, if there is room, and returns its ticket. One of
+// a period that is over has no business there, and might stay for long.
 func (f *faults) enter(in insider) uint32 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(f.inside) == maxFaults {
+	if len(f.inside) == maxFaults || in.start.Before(f.since) {
 		return 0
 	}
 	if f.tickets++; f.tickets == 0 {
@@ -189,6 +197,7 @@ func (f *faults) enter(in insider) uint32 {
 	}
 	in.ticket = f.tickets
 	f.inside = append(f.inside, in)
+	f.full.Store(len(f.inside) == maxFaults)
 	return in.ticket
 }
 
@@ -198,17 +207,18 @@ func (f *faults) leave(ticket uint32) {
 	defer f.mu.Unlock()
 	if i := slices.IndexFunc(f.inside, func(in insider) bool { return in.ticket == ticket }); i >= 0 {
 		f.inside = slices.Delete(f.inside, i, i+1)
+		f.full.Store(false)
 	}
 }
 
 // exposed notes that the call's time runs: it may become overdue. Without slowCall only
 // a probe can, in a way.
 func (c *Call) exposed() {
-	if !c.Watched() || c.breaker.faults == nil {
+	if !c.Watched() || c.breaker.faults == nil || c.breaker.faults.full.Load() {
 		return
 	}
 	probe := c.watch.State() == breaker.HalfOpen
-	if c.breaker.breakerRule.SlowCall > 0 || probe {
+	if (c.breaker.breakerRule.SlowCall > 0 || probe) && c.g.hooks.keepsFault(c.runCtx, &c.granted) {
 		c.ticket = c.breaker.faults.enter(insider{
 			start: c.watch.Start(), by: c.watch.State(), ctx: c.runCtx, granted: c.granted,
 		})

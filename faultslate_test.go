@@ -147,3 +147,68 @@ func TestFaultsOfABreakerThatWasReplaced(t *testing.T) {
 		assert.Equal(t, []watertight.Fault{{Failed: true, Kept: "new"}, {Failed: true, Kept: "new"}}, a.trips()[1])
 	})
 }
+
+// Of many calls in flight those are remembered of which a hook would keep something.
+func TestTripNamesTheFewThatAreKnown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var a accuser
+		hooks := a.hooks()
+		hooks.FaultKeeps = func(ctx context.Context) bool { return ctx.Value(nameKey{}) != nil }
+		g := guard(t, `
+version: 1
+policies:
+  - {name: up, side: client, breaker: {minCalls: 10, slowCall: 1s, openFor: 5s}}
+`, watertight.WithHooks(hooks))
+		for range 20 {
+			admit(t, g, to("up"))
+		}
+		admitAs(t, g, "known")
+		time.Sleep(2 * time.Second)
+		g.Snapshot()
+		assert.Equal(t, [][]watertight.Fault{{{Overdue: true, Took: 2 * time.Second, Kept: "known"}}}, a.trips())
+	})
+}
+
+// Sets are asked one by one, each with its own context; one that panics keeps nothing,
+// and has the call as others have it.
+func TestFaultKeeps(t *testing.T) {
+	no := func(context.Context) bool { return false }
+	yes := func(ctx context.Context) bool { return ctx.Value(nameKey{}) == "granted" }
+	oops := func(context.Context) bool { panic("a bug") }
+	for name, tt := range map[string]struct {
+		keeps []func(context.Context) bool
+		named int
+	}{
+		"no":                   {[]func(context.Context) bool{no}, 0},
+		"one panics":           {[]func(context.Context) bool{oops}, 0},
+		"yes":                  {[]func(context.Context) bool{yes}, 1},
+		"not asked":            {[]func(context.Context) bool{nil}, 1},
+		"the latter":           {[]func(context.Context) bool{no, yes}, 1},
+		"the other one panics": {[]func(context.Context) bool{oops, yes}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var opts []watertight.Option
+				named := make([]int, len(tt.keeps))
+				for i, keeps := range tt.keeps {
+					opts = append(opts, watertight.WithHooks(watertight.Hooks{
+						Grant:      func(ctx context.Context, _ watertight.GrantEvent) context.Context { return called(ctx, "granted") },
+						Fault:      func(ctx context.Context, _ watertight.FaultEvent) any { return ctx.Value(nameKey{}) },
+						FaultKeeps: keeps,
+						Transition: func(_ context.Context, e watertight.TransitionEvent) { named[i] = len(e.Faults) },
+					}))
+				}
+				g := guard(t, `
+version: 1
+policies:
+  - {name: up, side: client, bulkhead: {maxConcurrent: 9}, breaker: {minCalls: 1, slowCall: 1s, openFor: 5s}}
+`, opts...)
+				c := admit(t, g, to("up"))
+				time.Sleep(2 * time.Second)
+				g.Snapshot()
+				assert.Equal(t, tt.named, named[len(named)-1])
+				c.Release()
+			})
+		})
+	}
+}

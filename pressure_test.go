@@ -83,3 +83,15 @@ policies:
 		assert.True(t, since.Equal(time.Now()))
 	})
 }
+
+// What a refusal pays for it, beside its error.
+func BenchmarkPressure(b *testing.B) {
+	b.ReportAllocs()
+	var p pressure
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			now := time.Now()
+			p.note(now, now)
+		}
+	})
+}

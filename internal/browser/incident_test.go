@@ -38,7 +38,7 @@ func TestNamesTheCause(t *testing.T) {
 	assert.False(t, last.Before(began))
 
 	s.fill()
-	tb.until(`[...document.querySelectorAll('#cards > li')].some((e) => e.innerText.includes('reports') && e.innerText.includes('6 waiting'))`)
+	tb.until(`[...document.querySelectorAll('#cards > li')].some((e) => e.innerText.includes('reports') && /6 waiting[^]*since \d/.test(e.innerText))`)
 	c = tb.card(reports)
 	assert.Equal(t, "Full", c.Label)
 	assert.Contains(t, c.Sentence, "8 of 8")

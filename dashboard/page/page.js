@@ -620,7 +620,7 @@ function renderDetails() {
   if (w) renderHistogram(p.histogram, w);
   p['pool-title'].hidden = p.pool.hidden = !c.pool;
   if (c.pool) list(p.pool, Object.entries(c.pool).map(([k, v]) => [k.replace(/[A-Z]/g, (x) => ' ' + x.toLowerCase()), logic.count(v)]));
-  attr(p.anchor, 'href', '#' + new URLSearchParams({ c: c.id }));
+  attr(p.anchor, 'href', `${location.pathname}${location.search}#${new URLSearchParams({ c: c.id })}`); // with its path, or axe-core takes it for a skip link
 }
 
 function countPairs(c, r) {

@@ -38,7 +38,7 @@ func TestNamesTheCause(t *testing.T) {
 	assert.False(t, last.Before(began))
 
 	s.fill()
-	tb.until(`[...document.querySelectorAll('#cards .open')].some((e) => e.innerText.includes('reports'))`)
+	tb.until(`[...document.querySelectorAll('#cards > li')].some((e) => e.innerText.includes('reports') && /6 waiting[^]*since \d/.test(e.innerText))`)
 	c = tb.card(reports)
 	assert.Equal(t, "Full", c.Label)
 	assert.Contains(t, c.Sentence, "8 of 8")
@@ -52,7 +52,7 @@ func TestNamesTheCause(t *testing.T) {
 	assert.Contains(t, tb.said("#headline"), "2 breakers open")
 
 	s.probe(true)
-	tb.until(`[...document.querySelectorAll('#cards .open')].some((e) => e.innerText === 'orders-db')`)
+	tb.until(`[...document.querySelectorAll('#cards > li')].some((e) => e.innerText.includes('orders-db') && e.innerText.includes('of 2 probes'))`)
 	assert.Contains(t, tb.card("orders-db").Sentence, "1 of 2 probes")
 
 	// The worst comes first.

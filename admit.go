@@ -52,6 +52,9 @@ func (g *Guard) Admit(ctx context.Context, req *policy.Request) (c Call, err err
 	changes := c.enter(gen, req, &d)
 	if !c.bulkhead.taken() && !c.breaker.taken() {
 		// Everything that would decide has let this request in before.
+		if h := g.hooks; h != nil {
+			h.tableChanges(ctx, changes)
+		}
 		return c, nil
 	}
 	admitted := false

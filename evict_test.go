@@ -3,6 +3,7 @@ package watertight_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -104,6 +105,27 @@ policies:
 	_, err := g.Admit(gone, on("/c"))
 	require.Equal(t, context.Canceled, err)
 	assert.Equal(t, []any{"c", "own", "b", "own"}, seen[4:])
+}
+
+// A request that is in its compartment already may make room on its way to it.
+func TestHooksHearOfWhatARequestDroppedThatIsInsideAlready(t *testing.T) {
+	var told []string
+	g := guard(t, twoKeys, tableHooks(&told))
+	g.Wrapped()
+	g.Wrapped()
+	a, b := admit(t, g, on("/a")), admit(t, g, on("/b"))
+	c := admit(t, g, on("/c"))
+	inside, _ := c.MarkedContext()
+	b.Release()
+	g.Reload(parse(t, strings.Replace(twoKeys, "maxCompartments: 2", "maxCompartments: 1", 1)))
+	told = nil
+	further, err := g.Admit(inside, on("/c"))
+	require.NoError(t, err)
+	require.Len(t, told, 1)
+	require.Contains(t, told[0], "evict p server /b bound")
+	further.Release()
+	c.Release()
+	a.Release()
 }
 
 // The hooks run without the table's lock, and each compartment that goes is told of once.

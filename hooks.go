@@ -77,12 +77,12 @@ type Hooks struct {
 	Transition func(ctx context.Context, e TransitionEvent)
 
 	// Reload is called when other policies have come into force, or could not. It
-	// must not reload.
+	// must neither reload nor drain.
 	Reload func(e ReloadEvent)
 
 	// LimitChange is called when a bulkhead has another limit: by a reload once for
 	// each policy that had it before, and side, ahead of Reload, with
-	// context.Background(). It must not reload.
+	// context.Background(). It must neither reload nor drain.
 	LimitChange func(ctx context.Context, e LimitChangeEvent)
 
 	// Evict is called when a compartment at rest was dropped, with the context of the
@@ -90,7 +90,8 @@ type Hooks struct {
 	Evict func(ctx context.Context, e EvictEvent)
 
 	// Overflow is called when new keys begin to share one compartment, and when one of
-	// them has its own again, with the context of the call that brought it.
+	// them has its own again, with the context of the call that brought it. Of two calls
+	// that bring this about at once, either may be heard first.
 	Overflow func(ctx context.Context, e OverflowEvent)
 
 	// LogAttrs returns what the Guard adds to records of its own about a call, as the

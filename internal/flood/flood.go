@@ -5,6 +5,7 @@ package flood
 
 import (
 	"log/slog"
+	"maps"
 	"math"
 	"sync"
 	"sync/atomic"
@@ -53,13 +54,12 @@ func (left Left[K]) Attrs() []slog.Attr {
 type Limiter[K comparable] struct {
 	cfg Config[K]
 
-	// Those of runs that have nothing left to be written, and the run of the others.
-	// Changed under mu, by replacement; read without, so that events which are left
-	// out, in the worst of a flood, wait for nobody.
-	full   atomic.Pointer[map[K]*run[K]]
+	// What runs holds, and the run of the others. Changed under mu, by replacement; read
+	// without, so that events which are left out, in the worst of a flood, wait for nobody.
+	known  atomic.Pointer[map[K]*run[K]]
 	others atomic.Pointer[run[K]]
 
-	mu   sync.Mutex    // guards runs, and the fields of each run but left
+	mu   sync.Mutex    // guards runs, and the fields of each run but for those above key
 	runs map[K]*run[K] // but for that of the others
 }
 
@@ -70,6 +70,7 @@ type run[K comparable] struct {
 	// to count finds out by counting whether the run is over, and then looks for
 	// another. An ended run is never used again, so that the number there means nothing.
 	left atomic.Int64
+	full atomic.Bool // the burst is written; changed under mu
 
 	key     K
 	others  bool
@@ -83,16 +84,20 @@ const ended = math.MinInt64
 // New returns a Limiter without events.
 func New[K comparable](cfg Config[K]) *Limiter[K] {
 	l := &Limiter[K]{cfg: cfg, runs: make(map[K]*run[K])}
-	l.full.Store(new(map[K]*run[K]))
+	l.known.Store(new(map[K]*run[K]))
 	return l
 }
 
 // Write notes an event, and reports whether to write it. Otherwise it was counted.
 func (l *Limiter[K]) Write(key K) bool {
-	if r := (*l.full.Load())[key]; r != nil && r.leaveOut() {
-		return false
+	r := (*l.known.Load())[key]
+	switch {
+	case r == nil:
+		r = l.others.Load()
+	case !r.full.Load():
+		return l.write(key)
 	}
-	if r := l.others.Load(); r != nil && r.leaveOut() {
+	if r != nil && r.leaveOut() {
 		return false
 	}
 	return l.write(key)
@@ -108,9 +113,7 @@ func (l *Limiter[K]) write(key K) bool {
 	r := l.runLocked(key)
 	if !r.others && r.written < l.cfg.Burst {
 		r.written++
-		if r.written == l.cfg.Burst {
-			l.publishLocked()
-		}
+		r.full.Store(r.written == l.cfg.Burst)
 		return true
 	}
 	r.left.Add(1)
@@ -129,6 +132,7 @@ func (l *Limiter[K]) runLocked(key K) *run[K] {
 	if len(l.runs) < l.cfg.Keys {
 		r.key = key
 		l.runs[key] = r
+		l.publishLocked()
 	} else {
 		r.others = true
 		l.others.Store(r)
@@ -177,13 +181,8 @@ func (r *run[K]) takeLocked() Left[K] {
 }
 
 func (l *Limiter[K]) publishLocked() {
-	full := make(map[K]*run[K], len(l.runs))
-	for k, r := range l.runs {
-		if r.written == l.cfg.Burst {
-			full[k] = r
-		}
-	}
-	l.full.Store(&full)
+	known := maps.Clone(l.runs)
+	l.known.Store(&known)
 }
 
 func (l *Limiter[K]) tell(left Left[K]) {

@@ -166,13 +166,13 @@ type naiveRun struct {
 func (n *naive) write(key string, now time.Duration) bool {
 	r := n.runs[key]
 	switch {
-	case r != nil && r.written == n.burst:
+	case r != nil:
 	case n.others != nil:
 		r = n.others
-	case r == nil && len(n.runs) < n.keys:
+	case len(n.runs) < n.keys:
 		r = &naiveRun{told: now, next: now + interval}
 		n.runs[key] = r
-	case r == nil:
+	default:
 		n.others = &naiveRun{written: n.burst, told: now, next: now + interval}
 		r = n.others
 	}

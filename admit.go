@@ -199,8 +199,8 @@ func (c *Call) admit(req *policy.Request, changes []tableChange) error {
 		decides.inFlight.Add(1)
 		c.counter = decides
 	}
-	decides.granted.Add(1)
 	c.exposed()
+	decides.granted.Add(1)
 	return nil
 }
 

@@ -39,9 +39,6 @@ type compartment struct {
 	waits    atomic.Pointer[waits]
 	pressure pressure
 
-	lastTransition atomic.Pointer[TransitionSnapshot] // of the breaker; nil: none yet
-	faults         atomic.Pointer[faults]             // nil: none yet, or no hook asks
-
 	// What follows belongs to the table and its lock.
 	refs       int           // calls that hold the compartment, queued ones included
 	leftAt     time.Duration // when refs fell to 0, while listed

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/watertight-go/watertight/breaker"
@@ -28,8 +29,8 @@ type FaultEvent struct {
 	Fault
 }
 
-// faults is what a compartment knows of the calls that count against what its breaker
-// watches, for as long as the breaker's period lasts. There is none where no hook asks.
+// faults is what is known of the calls that count against what one breaker watches, for
+// as long as the breaker's period lasts. There is none where no hook asks.
 //
 // A call is noted just before it is filed, so that whoever trips the breaker finds
 // all those it was tripped by, itself included. The other way round, one that failed
@@ -39,13 +40,20 @@ type FaultEvent struct {
 //
 // A call belongs to the period that let it in. Two things tell: it began no earlier
 // than the period did, and was let in by the state that the period is called after;
-// the second matters where a period lasts no time at all.
+// the second matters where a period lasts no time at all. Changes may be told long after
+// they happened, while a hook is busy with the one before; by then calls of later periods
+// are here already, and stay.
 type faults struct {
+	// Whether inside is full. Written under mu, and read without by calls that begin, so
+	// that where there are many of them they do not all queue for the lock. One that
+	// reads what was true a moment ago is left out, or takes the lock and looks again.
+	full atomic.Bool
+
 	mu sync.Mutex // guards the fields below
 
 	since        time.Time // when the period began, as far as anybody was told; zero: nobody was
 	failed, slow trail
-	inside       []insider // some of the calls in flight, at most maxFaults
+	inside       []insider // some of the calls in flight that a hook would keep something of, at most maxFaults
 	tickets      uint32    // given out for inside; 0 is none
 }
 
@@ -99,7 +107,12 @@ func (tr *trail) within(n int, since time.Time, t breaker.Transition) []noted {
 
 // forget drops what is older than the period after t.
 func (tr *trail) forget(t breaker.Transition) {
-	tr.latest = slices.DeleteFunc(tr.latest, func(c noted) bool { return c.start.Before(t.At) || c.by != t.To })
+	tr.latest = slices.DeleteFunc(tr.latest, func(c noted) bool { return past(c.start, c.by, t) })
+}
+
+// past reports whether a call belongs to the period that t ended, or one before.
+func past(start time.Time, by breaker.State, t breaker.Transition) bool {
+	return start.Before(t.At) || start.Equal(t.At) && by == t.From
 }
 
 // share returns how many calls of a transition's figures are behind one of its rates. A
@@ -121,7 +134,8 @@ func (f *faults) turn(t breaker.Transition, slowCall, probeTimeout time.Duration
 	}
 	f.failed.forget(t)
 	f.slow.forget(t)
-	f.inside = slices.DeleteFunc(f.inside, func(in insider) bool { return in.start.Before(t.At) || in.by != t.To })
+	f.inside = slices.DeleteFunc(f.inside, func(in insider) bool { return past(in.start, in.by, t) })
+	f.full.Store(len(f.inside) == maxFaults)
 	f.since = t.At
 	return ended, inside
 }
@@ -156,14 +170,6 @@ func (f *faults) overdueLocked(t breaker.Transition, slowCall, probeTimeout time
 	return found
 }
 
-// reset forgets everything, for another breaker that comes in the place of the one
-// before.
-func (f *faults) reset(since time.Time) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.since, f.failed, f.slow, f.inside = since, trail{}, trail{}, nil
-}
-
 func (f *faults) noteEnded(c noted) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -178,11 +184,12 @@ func (f *faults) noteEnded(c noted) {
 	}
 }
 
-// enter puts a call among those inside, if there is room, and returns its ticket.
+// enter puts a call among those inside, if there is room, and returns its ticket. One of
+// a period that is over has no business there, and might stay for long.
 func (f *faults) enter(in insider) uint32 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(f.inside) == maxFaults {
+	if len(f.inside) == maxFaults || in.start.Before(f.since) {
 		return 0
 	}
 	if f.tickets++; f.tickets == 0 {
@@ -190,6 +197,7 @@ func (f *faults) enter(in insider) uint32 {
 	}
 	in.ticket = f.tickets
 	f.inside = append(f.inside, in)
+	f.full.Store(len(f.inside) == maxFaults)
 	return in.ticket
 }
 
@@ -199,27 +207,19 @@ func (f *faults) leave(ticket uint32) {
 	defer f.mu.Unlock()
 	if i := slices.IndexFunc(f.inside, func(in insider) bool { return in.ticket == ticket }); i >= 0 {
 		f.inside = slices.Delete(f.inside, i, i+1)
+		f.full.Store(false)
 	}
-}
-
-// knownFaults returns the faults of c, made if there were none.
-func (c *compartment) knownFaults() *faults {
-	if f := c.faults.Load(); f != nil {
-		return f
-	}
-	c.faults.CompareAndSwap(nil, new(faults))
-	return c.faults.Load()
 }
 
 // exposed notes that the call's time runs: it may become overdue. Without slowCall only
 // a probe can, in a way.
 func (c *Call) exposed() {
-	if !c.Watched() || !c.g.hooks.wantFaults() {
+	if !c.Watched() || c.breaker.faults == nil || c.breaker.faults.full.Load() {
 		return
 	}
 	probe := c.watch.State() == breaker.HalfOpen
-	if c.breaker.breakerRule.SlowCall > 0 || probe {
-		c.ticket = c.breaker.knownFaults().enter(insider{
+	if (c.breaker.breakerRule.SlowCall > 0 || probe) && c.g.hooks.keepsFault(c.runCtx, &c.granted) {
+		c.ticket = c.breaker.faults.enter(insider{
 			start: c.watch.Start(), by: c.watch.State(), ctx: c.runCtx, granted: c.granted,
 		})
 	}
@@ -228,7 +228,7 @@ func (c *Call) exposed() {
 // safe notes that the call cannot become overdue any more.
 func (c *Call) safe() {
 	if c.ticket != 0 {
-		c.breaker.faults.Load().leave(c.ticket)
+		c.breaker.faults.leave(c.ticket)
 		c.ticket = 0
 	}
 }
@@ -242,15 +242,14 @@ func (c *Call) blame(o breaker.Outcome, took time.Duration, now time.Time) {
 		return
 	}
 	kept := c.g.hooks.fault(c.runCtx, &c.granted, FaultEvent{c.breaker.Compartment, fault})
-	c.breaker.knownFaults().noteEnded(noted{start: c.watch.Start(), end: now, by: c.watch.State(), fault: fault, kept: kept})
+	c.breaker.faults.noteEnded(noted{start: c.watch.Start(), end: now, by: c.watch.State(), fault: fault, kept: kept})
 }
 
-// tellTransition tells the hooks of a change of c's breaker, and of the calls that it is
-// owed to.
-func (h *hookSets) tellTransition(c *compartment, t breaker.Transition) {
+// tellTransition tells the hooks of a change of a breaker of c, and of the calls that it
+// is owed to, as f knows them.
+func (h *hookSets) tellTransition(c *compartment, t breaker.Transition, f *faults) {
 	l := c.limits.Load()
 	e := TransitionEvent{Compartment: c.Compartment, Transition: t, Mode: l.rule.Mode}
-	f := c.faults.Load()
 	if f == nil {
 		h.transition(t.Context, e, nil)
 		return

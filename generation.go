@@ -1,7 +1,7 @@
 package watertight
 
 import (
-	"time"
+	"sync/atomic"
 
 	"github.com/watertight-go/watertight/breaker"
 	"github.com/watertight-go/watertight/bulkhead"
@@ -164,6 +164,8 @@ type limits struct {
 	bulkheadRule *policy.BulkheadSettings // of bulkhead
 	breaker      *breaker.Breaker         // nil: there never was one
 	breakerRule  *policy.BreakerSettings  // of breaker
+	last         *lastTransition          // of breaker
+	faults       *faults                  // of breaker; nil: no hook asks, or it never trips
 	dryRun       *dryRun                  // of the bulkhead, while the policy only observes; else nil
 }
 
@@ -211,11 +213,7 @@ func (g *Guard) change(c *compartment, r *policy.Rule) {
 	}
 	l.changeBulkhead(r.Bulkhead, r.Mode)
 	l.changeDryRun(r, c)
-	before := l.breaker
-	l.changeBreaker(r.Breaker, r.Bulkhead, g.listener(c))
-	if f := c.faults.Load(); f != nil && l.breaker != before {
-		f.reset(time.Now())
-	}
+	l.changeBreaker(r.Breaker, r.Bulkhead, g, c)
 	l.rule = r
 	c.limits.Store(&l)
 }
@@ -252,15 +250,19 @@ func (l *limits) changeDryRun(r *policy.Rule, c *compartment) {
 
 // changeBreaker changes the breaker. Of another policy's bulkhead nothing follows for
 // it: the calls of one breaker may come through several, and go past it.
-func (l *limits) changeBreaker(to *policy.BreakerSettings, beside *policy.BulkheadSettings, tell func(breaker.Transition)) {
+func (l *limits) changeBreaker(to *policy.BreakerSettings, beside *policy.BulkheadSettings, g *Guard, c *compartment) {
 	switch {
 	case to != nil:
 		cfg := breakerConfig(to)
 		if beside != nil {
 			cfg.OverdueLimit = beside.MaxConcurrent
 		}
-		cfg.OnTransition = tell
 		if l.breaker == nil || l.rule.Breaker == nil || l.breakerRule.Force != to.Force {
+			l.last, l.faults = new(lastTransition), nil
+			if to.Force == policy.ForceNone && g.hooks.wantFaults() {
+				l.faults = new(faults)
+			}
+			cfg.OnTransition = g.listener(c, l.last, l.faults)
 			l.breaker = breaker.New(cfg)
 		} else {
 			l.breaker.Configure(cfg)
@@ -268,6 +270,7 @@ func (l *limits) changeBreaker(to *policy.BreakerSettings, beside *policy.Bulkhe
 		l.breakerRule = to
 	case l.breaker != nil:
 		l.breaker = breaker.New(breaker.Config{InitialState: breaker.Disabled})
+		l.last, l.faults = nil, nil
 	}
 }
 
@@ -302,15 +305,19 @@ func initialState(f policy.Force) breaker.State {
 	return 0
 }
 
-// listener returns what hears of the transitions of a compartment's breaker.
-func (g *Guard) listener(c *compartment) func(breaker.Transition) {
+// A lastTransition is the latest transition of one breaker; nil: there was none yet.
+type lastTransition = atomic.Pointer[TransitionSnapshot]
+
+// listener returns what hears of the transitions of a breaker of c. A breaker that has
+// been replaced may tell of one late; so what is noted is its own.
+func (g *Guard) listener(c *compartment, last *lastTransition, f *faults) func(breaker.Transition) {
 	return func(t breaker.Transition) {
-		c.lastTransition.Store(g.history.add(c.Compartment, t))
+		last.Store(g.history.add(c.Compartment, t))
 		if t.To == breaker.Open || t.To == breaker.ForcedOpen {
 			c.trips.Add(1)
 		}
 		if g.hooks != nil {
-			g.hooks.tellTransition(c, t)
+			g.hooks.tellTransition(c, t, f)
 		}
 	}
 }

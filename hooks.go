@@ -65,6 +65,12 @@ type Hooks struct {
 	// not hold on to the call; nil keeps nothing.
 	Fault func(ctx context.Context, e FaultEvent) (keep any)
 
+	// FaultKeeps is asked when a call begins that may become overdue, with the context
+	// that this set's Grant returned, if it has a permit: whether Fault would keep
+	// something of it. nil means that it may. Of a breaker's calls in flight only 8 are
+	// remembered at a time; those are spared for which the answer is no.
+	FaultKeeps func(ctx context.Context) bool
+
 	// Transition is called when a breaker changes state, in order for each
 	// breaker. ctx is that of the call that saw the change,
 	// context.Background() if none did.
@@ -355,6 +361,32 @@ func (h *hookSets) observe(ctx context.Context, e RejectEvent) {
 
 // wantFaults reports whether any set asks for faults. h may be nil.
 func (h *hookSets) wantFaults() bool { return h != nil && h.faults }
+
+// keepsFault reports whether some set may keep something of a call. gs are those of its
+// grants.
+func (h *hookSets) keepsFault(ctx context.Context, gs *grants) (keeps bool) {
+	for i := range h.sets {
+		if h.sets[i].Fault == nil {
+			continue
+		}
+		f := h.sets[i].FaultKeeps
+		if f == nil {
+			return true
+		}
+		ctx := ctx
+		if granted := gs.of(i); granted != nil {
+			ctx = granted
+		}
+		func() {
+			defer h.contain(i, "FaultKeeps")
+			keeps = f(ctx)
+		}()
+		if keeps {
+			return true
+		}
+	}
+	return false
+}
 
 // fault returns what each set keeps of a call, nil if none does. gs are those of
 // its grants.

@@ -16,12 +16,14 @@ type pressure struct {
 // pressurePause is how long calls have to find permits free until the stretch is over.
 const pressurePause = 10 * time.Second
 
-// note says that permits were out from one moment to another. Of two calls that begin a
-// stretch at once either may be right about its beginning.
+// note says that permits were out from one moment to another, the latter now. Of two
+// calls that begin a stretch at once either may be right about its beginning. One that
+// waited may have come before the stretch began that others have told of: it has waited
+// all through that.
 func (p *pressure) note(from, to time.Time) {
 	until := p.until.Load()
-	if from.UnixNano()-until > int64(pressurePause) {
-		p.since.Store(from.UnixNano())
+	if begin := from.UnixNano(); begin-until > int64(pressurePause) || begin < p.since.Load() {
+		p.since.Store(begin)
 	}
 	// Many calls may be refused at once, on all cores. A figure that is off by a
 	// millisecond is no reason to take the cache line from all of them.

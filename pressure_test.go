@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 
 	"github.com/watertight-go/watertight/bulkhead"
 	"github.com/watertight-go/watertight/policy"
@@ -27,6 +28,44 @@ func TestPressure(t *testing.T) {
 
 	p.note(at(29*time.Second), at(29*time.Second))
 	assert.True(t, p.began(at(30*time.Second)).Equal(at(29*time.Second)), "and the next begins anew")
+}
+
+// A stretch begins no later than the wait of any call that was told of since the latest pause,
+// and no earlier than all that was told of, put together, does.
+func TestPressureAgainstAllThatWasTold(t *testing.T) {
+	type wait struct{ from, to time.Time }
+	rapid.Check(t, func(t *rapid.T) {
+		var p pressure
+		var told, since []wait // since there was the latest pause
+		now := time.Unix(1_000_000, 0)
+		for range rapid.IntRange(1, 30).Draw(t, "steps") {
+			now = now.Add(time.Duration(rapid.IntRange(2, 12_000).Draw(t, "later")) * time.Millisecond)
+			waited := time.Duration(rapid.SampledFrom([]int{0, 0, 1, 5_000, 11_000, 60_000}).Draw(t, "waited")) * time.Millisecond
+			w := wait{now.Add(-waited), now}
+			if len(told) > 0 && w.from.Sub(told[len(told)-1].to) > pressurePause {
+				since = nil
+			}
+			told, since = append(told, w), append(since, w)
+			p.note(w.from, w.to)
+
+			require.Nil(t, p.began(now.Add(pressurePause+1)))
+			began := p.began(now.Add(pressurePause))
+			require.NotNil(t, began)
+			for _, w := range since {
+				require.False(t, w.from.Before(*began), "began %v, but from %v to %v there was none", began, w.from, w.to)
+			}
+			earliest := now
+			for grown := true; grown; {
+				grown = false
+				for _, w := range told {
+					if w.from.Before(earliest) && earliest.Sub(w.to) <= pressurePause {
+						earliest, grown = w.from, true
+					}
+				}
+			}
+			require.False(t, began.Before(earliest))
+		}
+	})
 }
 
 func TestSnapshotTellsSinceWhenCallsFindNoPermit(t *testing.T) {

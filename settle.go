@@ -169,12 +169,19 @@ func (c *Call) settle(o breaker.Outcome, weigh bool) {
 // done files the outcome of a call that lasted until now, by the clock if that is
 // zero; of one that has answered before, until then.
 func (c *Call) done(o breaker.Outcome, now time.Time) {
-	if c.g.hooks.wantFaults() && (o == breaker.Failure || c.breaker.breakerRule.SlowCall > 0) {
+	if c.breaker.faults != nil && (o == breaker.Failure || c.breaker.breakerRule.SlowCall > 0) {
 		if now.IsZero() {
 			now = time.Now()
 		}
+		defer c.file(o, now) // also if a hook ends the goroutine
 		c.blame(o, cmp.Or(c.answered, now.Sub(c.watch.Start())), now)
+		return
 	}
+	c.file(o, now)
+}
+
+// file is done without a word to anybody but the breaker.
+func (c *Call) file(o breaker.Outcome, now time.Time) {
 	switch {
 	case c.answered > 0:
 		c.watch.DoneIn(c.hookCtx, o, c.answered)
@@ -225,10 +232,10 @@ func (c *Call) settleFor(err error, now time.Time) {
 	case took == slowCall:
 		// Slow begins above slowCall for the breaker, at slowCall for a caller who
 		// ran out of patience.
-		if c.g.hooks.wantFaults() {
+		defer c.watch.DoneIn(c.hookCtx, breaker.Success, slowCall+1)
+		if c.breaker.faults != nil {
 			c.blame(breaker.Success, slowCall+1, now)
 		}
-		c.watch.DoneIn(c.hookCtx, breaker.Success, slowCall+1)
 	default:
 		c.done(breaker.Success, now)
 	}

@@ -209,7 +209,7 @@ func (c *compartment) snapshot() CompartmentSnapshot {
 			Attempt:      b.Attempt,
 			Failed:       b.Failed,
 			Slow:         b.Slow,
-			Last:         c.lastTransition.Load(),
+			Last:         l.last.Load(),
 
 			OpenRemainingMs: milliseconds(b.OpenRemaining),
 			MaxFailureRate:  l.breakerRule.FailureRate,

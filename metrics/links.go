@@ -14,11 +14,19 @@ import (
 // the caller's if it has none. It is kept while the breaker's period lasts, so it must
 // be no more than its identity.
 func (t *telemetry) fault(ctx context.Context, _ watertight.FaultEvent) any {
-	if sc := trace.SpanContextFromContext(ctx); sc.IsValid() && sc.IsSampled() {
+	if sc := trace.SpanContextFromContext(ctx); linkable(sc) {
 		return sc
 	}
 	return nil
 }
+
+// faultKeeps spares the few places there are for calls in flight for those to which a
+// link can lead: where few traces are sampled, it would hardly ever find one of them.
+func (t *telemetry) faultKeeps(ctx context.Context) bool {
+	return linkable(trace.SpanContextFromContext(ctx))
+}
+
+func linkable(sc trace.SpanContext) bool { return sc.IsValid() && sc.IsSampled() }
 
 // linkFaults links the span of a trip to the calls that the trip is owed to. Links are
 // usually given when a span starts, for samplers to see; that would be to make them for

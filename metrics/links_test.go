@@ -186,6 +186,34 @@ func TestTripLinksToCallsInFlight(t *testing.T) {
 	})
 }
 
+// Where few traces are sampled, a trip by calls that hang still finds one of those.
+func TestTripLinksToTheFewInFlightThatAreSampled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, `
+version: 1
+policies:
+  - {name: up, side: client, per: policy, breaker: {minCalls: 10, slowCall: 1s}}
+`, sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.AlwaysSample())))
+		hang := func(ctx context.Context) {
+			go func() {
+				_ = r.guard.Do(ctx, "up", func(context.Context) error { time.Sleep(time.Hour); return nil })
+			}()
+			synctest.Wait()
+		}
+		for range 20 {
+			hang(unsampledCaller(t.Context()))
+		}
+		ctx, caller := r.begin(t.Context(), "caller")
+		hang(ctx)
+		time.Sleep(2 * time.Second)
+		require.Error(t, r.guard.Do(t.Context(), "up", func(context.Context) error { return nil }))
+		links := linksOf(r.only("breaker.trip"))
+		require.Len(t, links, 1)
+		assert.Equal(t, caller.SpanContext(), links[0].to)
+		time.Sleep(time.Hour)
+	})
+}
+
 // There are links to spans that somebody can look at, and to no others.
 func TestNoLinksToWhatIsNotSampled(t *testing.T) {
 	fail := func(g interface {

@@ -40,7 +40,7 @@ func New(opts ...Option) watertight.Hooks {
 	}
 	if !t.noSpans {
 		h.Arrive, h.Grant, h.Reject, h.Observe = t.arrive, t.grant, t.reject, t.observe
-		h.Fault = t.fault
+		h.Fault, h.FaultKeeps = t.fault, t.faultKeeps
 	}
 	if !t.noLogs {
 		t.logs = newLogs(t.logger)

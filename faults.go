@@ -205,9 +205,12 @@ func (f *faults) enter(in insider) uint32 {
 func (f *faults) leave(ticket uint32) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if i := slices.IndexFunc(f.inside, func(in insider) bool { return in.ticket == ticket }); i >= 0 {
-		f.inside = slices.Delete(f.inside, i, i+1)
-		f.full.Store(false)
+	for i := range f.inside {
+		if f.inside[i].ticket == ticket {
+			f.inside = slices.Delete(f.inside, i, i+1)
+			f.full.Store(false)
+			return
+		}
 	}
 }
 

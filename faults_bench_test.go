@@ -20,6 +20,10 @@ func BenchmarkWatched(b *testing.B) {
 		}{
 			{"no hook", watertight.Hooks{Transition: func(context.Context, watertight.TransitionEvent) {}}},
 			{"fault hook", watertight.Hooks{Fault: func(context.Context, watertight.FaultEvent) any { return nil }}},
+			{"fault hook that keeps nothing", watertight.Hooks{
+				Fault:      func(context.Context, watertight.FaultEvent) any { return nil },
+				FaultKeeps: func(context.Context) bool { return false },
+			}},
 		} {
 			b.Run(slow.name+"/"+hooks.name, func(b *testing.B) {
 				g := guard(b, "version: 1\npolicies: [{name: up, per: policy, "+slow.yaml+"}]", watertight.WithHooks(hooks.set))

@@ -170,11 +170,12 @@ func (c *Call) settle(o breaker.Outcome, weigh bool) {
 // zero; of one that has answered before, until then.
 func (c *Call) done(o breaker.Outcome, now time.Time) {
 	if c.breaker.faults != nil && (o == breaker.Failure || c.breaker.breakerRule.SlowCall > 0) {
+		start := c.watch.Start()
 		if now.IsZero() {
-			now = time.Now()
+			now = start.Add(time.Since(start)) // without the time of day, which takes as long again
 		}
 		defer c.file(o, now) // also if a hook ends the goroutine
-		c.blame(o, cmp.Or(c.answered, now.Sub(c.watch.Start())), now)
+		c.blame(o, cmp.Or(c.answered, now.Sub(start)), now)
 		return
 	}
 	c.file(o, now)

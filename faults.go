@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/watertight-go/watertight/breaker"
+	"github.com/watertight-go/watertight/policy"
 )
 
 // maxFaults is how many calls a trip names at most.
@@ -51,7 +52,9 @@ type faults struct {
 
 	mu sync.Mutex // guards the fields below
 
-	since        time.Time // when the period began, as far as anybody was told; zero: nobody was
+	slowCall     time.Duration // beyond it a call is overdue; 0: none is
+	probeTimeout time.Duration // from it on a probe is given up; 0: none is
+	since        time.Time     // when the period began, as far as anybody was told; zero: nobody was
 	failed, slow trail
 	inside       []insider // some of the calls in flight that a hook would keep something of, at most maxFaults
 	tickets      uint32    // given out for inside; 0 is none
@@ -126,11 +129,11 @@ func share(t breaker.Transition, rate float64) int {
 
 // turn ends the period before t, and returns the calls that t is owed to, the latest
 // last: those that have ended, and those in flight, which are to be asked about.
-func (f *faults) turn(t breaker.Transition, slowCall, probeTimeout time.Duration) (ended []noted, inside []insider) {
+func (f *faults) turn(t breaker.Transition) (ended []noted, inside []insider) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if t.To == breaker.Open {
-		ended, inside = f.endedLocked(t), f.overdueLocked(t, slowCall, probeTimeout)
+		ended, inside = f.endedLocked(t), f.overdueLocked(t)
 	}
 	f.failed.forget(t)
 	f.slow.forget(t)
@@ -154,20 +157,45 @@ func (f *faults) endedLocked(t breaker.Transition) []noted {
 	return nil
 }
 
-func (f *faults) overdueLocked(t breaker.Transition, slowCall, probeTimeout time.Duration) []insider {
-	byOverdue := t.Cause == breaker.CauseOverdue && slowCall > 0
-	byTimeout := t.From == breaker.HalfOpen && t.Cause != breaker.CauseForced && probeTimeout > 0
+func (f *faults) overdueLocked(t breaker.Transition) []insider {
+	byOverdue := t.Cause == breaker.CauseOverdue && f.slowCall > 0
+	byTimeout := t.From == breaker.HalfOpen && t.Cause != breaker.CauseForced && f.probeTimeout > 0
 	var found []insider
 	for _, in := range f.inside {
 		took := t.At.Sub(in.start)
 		if in.start.Before(f.since) || in.by != t.From {
 			continue
 		}
-		if byOverdue && took > slowCall || byTimeout && took >= probeTimeout {
+		if byOverdue && took > f.slowCall || byTimeout && took >= f.probeTimeout {
 			found = append(found, in)
 		}
 	}
 	return found
+}
+
+// configure runs change, by which the breaker gets other settings. It may trip it, by the
+// settings before or by the new ones; meanwhile what is overdue by either is. f may be nil.
+func (f *faults) configure(to *policy.BreakerSettings, change func()) {
+	if f == nil {
+		change()
+		return
+	}
+	slowCall, probeTimeout := to.SlowCall, to.HalfOpen.ProbeTimeout
+	f.mu.Lock()
+	f.slowCall, f.probeTimeout = sooner(f.slowCall, slowCall), sooner(f.probeTimeout, probeTimeout)
+	f.mu.Unlock()
+	change()
+	f.mu.Lock()
+	f.slowCall, f.probeTimeout = slowCall, probeTimeout
+	f.mu.Unlock()
+}
+
+// sooner returns the smaller of two durations of which 0 means never.
+func sooner(a, b time.Duration) time.Duration {
+	if a == 0 || b == 0 {
+		return max(a, b)
+	}
+	return min(a, b)
 }
 
 func (f *faults) noteEnded(c noted) {
@@ -257,11 +285,7 @@ func (h *hookSets) tellTransition(c *compartment, t breaker.Transition, f *fault
 		h.transition(t.Context, e, nil)
 		return
 	}
-	var slowCall, probeTimeout time.Duration
-	if b := l.breakerRule; b != nil {
-		slowCall, probeTimeout = b.SlowCall, b.HalfOpen.ProbeTimeout
-	}
-	calls, inside := f.turn(t, slowCall, probeTimeout)
+	calls, inside := f.turn(t)
 	for _, in := range inside {
 		fault := Fault{Overdue: true, Took: t.At.Sub(in.start)}
 		if kept := h.fault(in.ctx, &in.granted, FaultEvent{c.Compartment, fault}); kept != nil {

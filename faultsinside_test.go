@@ -13,7 +13,7 @@ import (
 func TestFaultsOfAPeriodThatIsOver(t *testing.T) {
 	var f faults
 	begin := time.Now()
-	f.turn(breaker.Transition{From: breaker.Closed, To: breaker.Open, At: begin}, time.Second, 0)
+	f.turn(breaker.Transition{From: breaker.Closed, To: breaker.Open, At: begin})
 	assert.Zero(t, f.enter(insider{start: begin.Add(-1), by: breaker.Closed}))
 	assert.NotZero(t, f.enter(insider{start: begin, by: breaker.HalfOpen}))
 	assert.Len(t, f.inside, 1)
@@ -34,7 +34,7 @@ func TestFaultsAreFull(t *testing.T) {
 	assert.False(t, f.full.Load())
 	assert.NotZero(t, f.enter(insider{start: begin, by: breaker.Closed}))
 	assert.True(t, f.full.Load())
-	f.turn(breaker.Transition{From: breaker.Closed, To: breaker.Open, At: begin.Add(1)}, time.Second, 0)
+	f.turn(breaker.Transition{From: breaker.Closed, To: breaker.Open, At: begin.Add(1)})
 	assert.False(t, f.full.Load())
 	f.leave(tickets[0]) // it was gone
 	assert.False(t, f.full.Load())

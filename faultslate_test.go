@@ -3,6 +3,7 @@ package watertight_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"sync"
 	"testing"
@@ -208,6 +209,33 @@ policies:
 				g.Snapshot()
 				assert.Equal(t, tt.named, named[len(named)-1])
 				c.Release()
+			})
+		})
+	}
+}
+
+// A reload that makes a probe late names it, as does one that comes when it is.
+func TestTripByAReloadNamesTheProbe(t *testing.T) {
+	const yaml = "version: 1\npolicies: [{name: up, side: client, breaker: {minCalls: 1, openFor: 2s, halfOpen: {calls: 1, probeTimeout: %s}}}]"
+	for _, tt := range []struct {
+		before, after string
+		took          time.Duration
+	}{
+		{"60s", "2s", 3 * time.Second},
+		{"2s", "60s", 2 * time.Second},
+	} {
+		t.Run(tt.before+" to "+tt.after, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var a accuser
+				g := guard(t, fmt.Sprintf(yaml, tt.before), watertight.WithHooks(a.hooks()))
+				failAs(g, "call")
+				time.Sleep(2 * time.Second)
+				probe := admitAs(t, g, "probe")
+				time.Sleep(3 * time.Second)
+				g.Reload(parse(t, fmt.Sprintf(yaml, tt.after)))
+				require.Len(t, a.trips(), 2)
+				assert.Equal(t, []watertight.Fault{{Overdue: true, Took: tt.took, Kept: "probe"}}, a.trips()[1])
+				probe.Release()
 			})
 		})
 	}

@@ -260,12 +260,12 @@ func (l *limits) changeBreaker(to *policy.BreakerSettings, beside *policy.Bulkhe
 		if l.breaker == nil || l.rule.Breaker == nil || l.breakerRule.Force != to.Force {
 			l.last, l.faults = new(lastTransition), nil
 			if to.Force == policy.ForceNone && g.hooks.wantFaults() {
-				l.faults = new(faults)
+				l.faults = &faults{slowCall: to.SlowCall, probeTimeout: to.HalfOpen.ProbeTimeout}
 			}
 			cfg.OnTransition = g.listener(c, l.last, l.faults)
 			l.breaker = breaker.New(cfg)
 		} else {
-			l.breaker.Configure(cfg)
+			l.faults.configure(to, func() { l.breaker.Configure(cfg) })
 		}
 		l.breakerRule = to
 	case l.breaker != nil:

@@ -23,7 +23,7 @@ func TestSharedCountersHammer(t *testing.T) {
 	var callers, others sync.WaitGroup
 	for i := range 4 {
 		callers.Go(func() {
-			for n := range 3000 {
+			for n := range 1000 {
 				begun.Add(1)
 				c, err := m.guard.Admit(t.Context(), &policy.Request{
 					Side: policy.Server, EscapedPath: "/", Header: http.Header{"X-Key": {fmt.Sprint((n + i) % 7)}},

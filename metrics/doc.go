@@ -37,7 +37,7 @@
 //
 // A trip has links to the calls behind it, at most 8, the latest last: those of the
 // breaker's window that failed, or that were slow; those in flight that were overdue, of
-// which only some are known if there are many; after half-open, the probes. A link leads
+// which only some are known if many are sampled; after half-open, the probes. A link leads
 // to the bulkhead.grant of the call, or to the caller's span if the call had no permit,
 // and only where that was sampled. A caller is linked once, and not at all if it is the
 // parent of the trip.

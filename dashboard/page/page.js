@@ -369,7 +369,7 @@ function forgetRows(keep) {
 let announced = '', announcedAt = -Infinity;
 
 function renderSummary() {
-  const s = logic.summary(rows);
+  const s = logic.summary(rows, shown.doc);
   attr($('summary'), 'data-level', s.level);
   set($('headline'), s.text);
   set($('flow'), `${s.flow}${s.flow ? ', ' : ''}${logic.plural(rows.length, 'compartment')}`);

@@ -29,6 +29,10 @@ type PolicyStatus struct {
 	Reloads uint64    `json:"reloads"`         // sets that replaced another
 	Failed  uint64    `json:"failed"`          // times that [Guard.ReloadFailed] was called
 	Error   string    `json:"error,omitempty"` // of the latest reload, if it failed; those in force stayed
+
+	// FailingSince is when the first of the reloads failed that have done so in a row.
+	// Zero if the latest did not.
+	FailingSince time.Time `json:"failingSince,omitzero"`
 }
 
 // Reload puts a set of policies in force in place of the one that is, without a seam.
@@ -62,7 +66,7 @@ func (g *Guard) Reload(set *policy.Set) {
 	defer g.reloads.turn.Unlock()
 	old := g.current.Load()
 	g.install(set)
-	g.reloads.note(func(s *PolicyStatus) { s.Reloads, s.Error = s.Reloads+1, "" })
+	g.reloads.note(func(s *PolicyStatus) { s.Reloads, s.Error, s.FailingSince = s.Reloads+1, "", time.Time{} })
 	if g.logs.reloaded(set.Version(), len(set.Rules())) {
 		g.warn(set)
 	}
@@ -79,7 +83,12 @@ func (g *Guard) Reload(set *policy.Set) {
 func (g *Guard) ReloadFailed(err error) {
 	g.reloads.turn.Lock()
 	defer g.reloads.turn.Unlock()
-	g.reloads.note(func(s *PolicyStatus) { s.Failed, s.Error = s.Failed+1, err.Error() })
+	g.reloads.note(func(s *PolicyStatus) {
+		s.Failed, s.Error = s.Failed+1, err.Error()
+		if s.FailingSince.IsZero() {
+			s.FailingSince = time.Now()
+		}
+	})
 	g.logs.reloadFailed(g.Policies().Version(), err)
 	if g.hooks != nil {
 		g.hooks.reload(ReloadEvent{Version: g.Policies().Version(), Err: err})

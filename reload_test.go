@@ -315,13 +315,21 @@ func TestFollow(t *testing.T) {
 
 		admit(t, g, on("/a"))
 		refused(t, g, on("/a"), bulkhead.ErrFull)
+		saved := time.Now()
 		save("version: 1\npolicies: [{name: p, bulkhed: {maxConcurrent: 5}}]\n")
 		time.Sleep(10 * time.Second)
 		refused(t, g, on("/a"), bulkhead.ErrFull)
 		bad := g.Snapshot().Policies
 		require.Contains(t, bad.Error, `p.yaml:2:22: policy "p": unknown key "bulkhed"; did you mean "bulkhead"?`)
-		first.Failed, first.Error = 1, bad.Error
+		require.WithinRange(t, bad.FailingSince, saved, saved.Add(5*time.Second))
+		first.Failed, first.Error, first.FailingSince = 1, bad.Error, bad.FailingSince
 		require.Equal(t, first, bad)
+
+		save("version: 1\npolicies: [{name: p, bulkhad: {maxConcurrent: 5}}]\n")
+		time.Sleep(10 * time.Second)
+		worse := g.Snapshot().Policies
+		require.Contains(t, worse.Error, "bulkhad")
+		require.Equal(t, first.FailingSince, worse.FailingSince, "it has not been well meanwhile")
 
 		save(limit(2))
 		time.Sleep(10 * time.Second)
@@ -329,15 +337,15 @@ func TestFollow(t *testing.T) {
 		refused(t, g, on("/a"), bulkhead.ErrFull)
 		good := g.Snapshot().Policies
 		require.NotEqual(t, first.Version, good.Version)
-		require.Equal(t, watertight.PolicyStatus{Version: good.Version, Since: good.Since, Reloads: 1, Failed: 1}, good)
+		require.Equal(t, watertight.PolicyStatus{Version: good.Version, Since: good.Since, Reloads: 1, Failed: 2}, good)
 		require.Equal(t, good.Version, g.Policies().Version())
 
 		cancel()
 		<-ended
-		require.Len(t, events, 2)
+		require.Len(t, events, 3)
 		require.Equal(t, first.Version, events[0].Version)
 		require.EqualError(t, events[0].Err, bad.Error)
-		require.Equal(t, watertight.ReloadEvent{Version: good.Version}, events[1])
+		require.Equal(t, watertight.ReloadEvent{Version: good.Version}, events[2])
 		require.Contains(t, log.String(), "level=ERROR")
 		require.Contains(t, log.String(), "level=INFO")
 	})

@@ -1,5 +1,5 @@
 // What is drawn on canvases and as SVG.
-import { KEEP, nameOf } from './logic.js';
+import { KEEP, nameOf, shortened } from './logic.js';
 
 const SVG = 'http://www.w3.org/2000/svg';
 
@@ -122,7 +122,7 @@ export function timeline(svg, lanes, now, width, choose) {
     const y = i * lane;
     const name = nameOf(l).replace(/^https?:\/\//, '');
     const room = Math.floor((left - 10) / 6.8);
-    el('text', { x: 0, y: y + 14, class: 'lane' }, name.length > room ? name.slice(0, room - 1) + '…' : name);
+    el('text', { x: 0, y: y + 14, class: 'lane' }, shortened(name, room));
     el('line', { x1: left, x2: width - 8, y1: y + 10, y2: y + 10, class: 'rail' });
     for (const s of l.spans) {
       if (s.to < from) continue;

@@ -137,7 +137,6 @@ class Track {
   push(n, time, c) {
     const i = n % KEEP;
     const before = (n - 1) % KEEP;
-    const bulk = c.bulkhead;
     this.granted[i] = c.granted;
     this.left[i] = c.left;
     this.observed[i] = total(c.observed);
@@ -161,7 +160,7 @@ class Track {
     const newest = this.waits[this.waits.length - 1];
     if (!newest || time - newest.time >= WAIT_STEP) this.waits.push({ time, counts });
     while (this.waits.length > 1 && time - this.waits[1].time >= WAIT_WINDOW) this.waits.shift();
-    const full = bulk && bulk.inFlight >= bulk.limit;
+    const full = use(c).limit > 0 && use(c).taken >= use(c).limit;
     if (!full) this.fullSince = 0;
     else if (!this.fullSince) this.fullSince = time;
     this.last = n;
@@ -299,7 +298,9 @@ export function describe(c, rates, now, track, first) {
       hint: 'Find the caller that does not close response bodies: the log has a line for the first.' });
   }
   if (c.key === '(overflow)') {
-    found.push({ level: NOTE, label: 'Overflow', sentence: 'Keys that found the table of compartments full share this one.', hint: `Raise maxCompartments of policy ${policyOf(c)}, or see who makes so many keys.` });
+    found.push({ level: c.inFlight > 0 ? WARN : NOTE, label: 'Overflow', sentence: 'Keys that found the table of compartments full share this one.', hint: `Raise maxCompartments of policy ${policyOf(c)}, or see who makes so many keys.` });
+    // If it is full, that is what comes of it.
+    for (const f of found) f.hint = found[found.length - 1].hint;
   }
   if (!found.length) {
     const u = use(c);
@@ -327,8 +328,8 @@ function describeBreaker(c, rates, now, found, first) {
   switch (b.state) {
     case 'open': {
       const again = b.attempt > 1 ? ` It has opened ${b.attempt} times in a row${first ? `, first at ${clock(first)} (${duration(Math.max(1000, now - first))} ago)` : ''}.` : '';
-      const left = b.openRemainingMs > 0 ? `Open for ${duration(secondsUp(b.openRemainingMs))} more` : 'Open; the next call will be a probe';
-      found.push({ level, label: 'Open', sentence: `${left}${since ? `,${since}` : ''}${why}.${again}${refused}${observes}`, hint: hintOpen(c, last) });
+      const next = b.openRemainingMs > 0 ? ` Next probe in ${duration(secondsUp(b.openRemainingMs))}.` : ' The next call will be a probe.';
+      found.push({ level, label: 'Open', sentence: `Open${since}${why}.${next}${again}${refused}${observes}`, hint: hintOpen(c, last) });
       return;
     }
     case 'half_open': {
@@ -351,6 +352,13 @@ function describeBreaker(c, rates, now, found, first) {
         found.push({ level: NOTE, label: 'Slow', sentence: `${percent(b.slowCallRate)} of ${plural(b.calls, 'call')} take longer than ${duration(b.slowCallMs)}; the breaker opens at ${percent(b.maxSlowCallRate)}.`, hint: whereToLook(c) });
       }
   }
+}
+
+// shortened keeps both ends of a name that is longer than room: what tells hosts apart may be the port.
+export function shortened(name, room) {
+  if (name.length <= room) return name;
+  const end = Math.floor((room - 1) / 2);
+  return `${name.slice(0, room - 1 - end)}…${name.slice(name.length - end)}`;
 }
 
 // secondsUp rounds up, so that a countdown ends at 1 and not before.
@@ -378,20 +386,21 @@ function describeUse(c, rates, now, track, found) {
   if (r && r.wait_timeout > 0) parts.push([r.wait_timeout, `waited${c.bulkhead && c.bulkhead.maxWaitMs ? ` ${duration(c.bulkhead.maxWaitMs)}` : ''} in vain`]);
   const turned = !parts.length ? '' : parts.length === 1 ? ` Refuses ${rate(refused)}/s, which ${parts[0][1]}.` :
     ` Refuses ${rate(refused)}/s: ${parts.map(([n, how]) => `${rate(n)}/s ${how}`).join(', ')}.`;
+  const leave = rates && rates.left > 0 ? ` ${rate(rates.left)}/s left before it was their turn.` : '';
   if (u.limit > 0 && u.taken >= u.limit) {
     const began = pressedSince(c);
     const since = began ? ` Calls wait or are refused since ${clock(began)} (${duration(Math.max(1000, now - began))}).` : track && track.fullSince < now ? ` Full since ${clock(track.fullSince)} at least.` : '';
     const over = u.taken > u.limit ? ` The limit is below what is in flight: nobody gets in until enough have left.` : '';
     const queue = u.queued || u.places ? `, ${count(u.queued)} waiting${u.places ? ` (room for ${count(u.places)})` : ''}` : '';
-    if (refused > 0 || u.queued > 0 || over) {
-      found.push({ level: refused > 0 ? BAD : WARN, label: 'Full', sentence: `Full: ${count(u.taken)} of ${count(u.limit)} ${u.unit} in use${queue}.${turned}${since}${over}`, hint: hintFull(c) });
+    if (refused > 0 || u.queued > 0 || leave || over) {
+      found.push({ level: refused > 0 ? BAD : WARN, label: 'Full', sentence: `Full: ${count(u.taken)} of ${count(u.limit)} ${u.unit} in use${queue}.${turned}${leave}${since}${over}`, hint: hintFull(c) });
     } else {
-      found.push({ level: WARN, label: 'Full', sentence: `All ${count(u.limit)} ${u.unit} are in use; nobody has to wait yet.`, hint: hintFull(c) });
+      found.push({ level: WARN, label: 'Full', sentence: `${count(u.taken)} of ${count(u.limit)} ${u.unit} in use; nobody has to wait yet.`, hint: hintFull(c) });
     }
   } else if (refused > 0) {
-    found.push({ level: BAD, label: 'Refusing', sentence: `${u.limit ? `${count(u.taken)} of ${count(u.limit)} ${u.unit} in use now, but it` : 'It'} was full in the last seconds.${turned}`, hint: hintFull(c) });
+    found.push({ level: BAD, label: 'Refusing', sentence: `${u.limit ? `${count(u.taken)} of ${count(u.limit)} ${u.unit} in use now, but it` : 'It'} was full in the last seconds.${turned}${leave}`, hint: hintFull(c) });
   } else if (u.queued > 0) {
-    found.push({ level: WARN, label: 'Queueing', sentence: `${count(u.queued)} waiting, ${count(u.taken)} of ${count(u.limit)} ${u.unit} in use.`, hint: hintFull(c) });
+    found.push({ level: WARN, label: 'Queueing', sentence: `${count(u.queued)} waiting, ${count(u.taken)} of ${count(u.limit)} ${u.unit} in use.${leave}`, hint: hintFull(c) });
   } else if (u.limit > 1 && u.taken >= 0.8 * u.limit) {
     found.push({ level: NOTE, label: 'Busy', sentence: `${count(u.taken)} of ${count(u.limit)} ${u.unit} in use.`, hint: '' });
   }
@@ -422,8 +431,8 @@ function hintFull(c) {
   return `${slow} If it does not, more calls come than usual: find the caller, or raise maxConcurrent of policy ${policyOf(c)} if this process has room.`;
 }
 
-// summary says in a few words how all are. level is the worst.
-export function summary(rows) {
+// summary says in a few words how all are: the compartments, and what doc says of the process. level is the worst.
+export function summary(rows, doc = {}) {
   let open = 0, half = 0, full = 0, pools = 0, queueing = 0, refused = 0, granted = 0, known = false, level = OK;
   for (const r of rows) {
     const state = r.c.breaker && r.c.mode !== 'observe' ? r.c.breaker.state : '';
@@ -444,11 +453,21 @@ export function summary(rows) {
   if (full) state.push(`${plural(full, 'bulkhead')} full`);
   if (pools) state.push(`${plural(pools, 'pool')} full`);
   if (queueing) state.push(`${plural(queueing, 'compartment')} queueing`);
-  const troubled = rows.filter((r) => r.said.level >= WARN).length;
-  const steady = state.length ? state.join(', ') : troubled ? `${plural(troubled, 'compartment')} in trouble` : rows.length ? 'All is well' : 'Nothing has called yet';
+  let troubled = rows.filter((r) => r.said.level >= WARN).length;
+  const process = [];
+  if (doc.closed) process.push('Guard closed');
+  else if (doc.draining) process.push('shutting down');
+  if (doc.policies && doc.policies.error) process.push('new policies not in force');
+  if (process.length) level = Math.max(level, doc.closed || doc.policies && doc.policies.error ? BAD : WARN);
+  if (!state.length && troubled) state.push(`${plural(troubled, 'compartment')} in trouble`);
+  state.push(...process);
+  troubled += process.length;
+  const steady = state.length ? capital(state.join(', ')) : rows.length ? 'All is well' : 'Nothing has called yet';
   const flow = known ? `${rate(granted)}/s granted, ${refused >= 0.05 ? `${rate(refused)}/s refused` : 'none refused'}` : '';
   return { level, troubled, steady, flow, refused, granted, text: refused >= 0.05 ? `${steady}, ${rate(refused)}/s refused` : steady };
 }
+
+function capital(text) { return text[0].toUpperCase() + text.slice(1); }
 
 // ---- order and choice ----
 

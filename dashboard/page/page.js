@@ -369,7 +369,7 @@ function forgetRows(keep) {
 let announced = '', announcedAt = -Infinity;
 
 function renderSummary() {
-  const s = logic.summary(rows);
+  const s = logic.summary(rows, shown.doc);
   attr($('summary'), 'data-level', s.level);
   set($('headline'), s.text);
   set($('flow'), `${s.flow}${s.flow ? ', ' : ''}${logic.plural(rows.length, 'compartment')}`);
@@ -468,7 +468,8 @@ function renderFoot() {
   const failed = p.failed ? `, ${logic.plural(p.failed, 'failed reload')}` : '';
   set($('policies'), `Policies: ${version}, in force since ${logic.clock(Date.parse(p.since))} (${logic.duration(Math.max(0, shown.now - Date.parse(p.since)))}); ${logic.plural(p.reloads, 'reload')}${failed}.`);
   attr($('policies'), 'title', p.version);
-  notice('policy-error', !!p.error, 'bad', 'The latest policy file is not in force: the policies of before stay. Mend the file; it is read again by itself.', p.error);
+  const failing = p.failingSince ? `, since ${logic.clock(Date.parse(p.failingSince))}` : '';
+  notice('policy-error', !!p.error, 'bad', `The latest policy file is not in force${failing}: the policies of before stay. Mend the file; it is read again by itself.`, p.error);
   notice('draining', !!shown.doc.draining, '', 'This process is shutting down: new requests are refused.');
   notice('closed', !!shown.doc.closed, 'bad', 'The Guard of this process was closed: these are its last figures.');
   const d = shown.doc.dropped || [];

@@ -135,9 +135,70 @@ func TestWords(t *testing.T) {
 		`l.plural(1, 'call')`:          "1 call",
 		`l.plural(0, 'call')`:          "0 calls",
 		`l.plural(2, 'body','bodies')`: "2 bodies",
+		`l.shortened('127.0.0.1', 9)`:  "127.0.0.1",
+		`l.shortened('payments.internal:8443', 13)`: "paymen…l:8443",
 	} {
 		t.Run(expression, func(t *testing.T) {
 			assert.Equal(t, want, logic[string](tb.in(t), `return `+expression+`;`))
+		})
+	}
+}
+
+// What somebody new on call reads first: that something is wrong, since when, why, and what
+// to do.
+func TestSentences(t *testing.T) {
+	tb := openLogic(t)
+	for _, tt := range []struct {
+		name        string
+		compartment string
+		rates       string
+		want        string // sentence and hint, or parts of them, in this order
+	}{
+		{"an open breaker", `{side: 'client', breaker: {state: 'open', failureRate: 60, slowCallRate: -1, calls: 10, openRemainingMs: 2500, attempt: 1, maxFailureRate: 50,
+			last: {time: '2026-01-01T00:00:00Z', from: 'closed', to: 'open', cause: 'failure_rate', failureRate: 60, calls: 10, openForMs: 5000}}}`, ``,
+			`^Open since \d\d:00:00: 60 % of 10 calls failed, limit 50 %\. Next probe in 3 s\.\|The breaker tries again by itself`},
+		{"an open breaker whose time is over", `{side: 'client', breaker: {state: 'open', failureRate: 60, slowCallRate: -1, calls: 10, openRemainingMs: 0, attempt: 1, maxFailureRate: 50,
+			last: {time: '2026-01-01T00:00:00Z', from: 'closed', to: 'open', cause: 'failure_rate', failureRate: 60, calls: 10, openForMs: 5000}}}`, ``,
+			`limit 50 %\. The next call will be a probe\.`},
+		{"the only permit is in use", `{bulkhead: {limit: 1, inFlight: 1, queued: 0, maxQueue: 0}}`, ``, `^1 of 1 permits in use; nobody has to wait yet\.`},
+		{"callers who give up", `{bulkhead: {limit: 1, inFlight: 1, queued: 0, maxQueue: 9, maxWaitMs: 1000}}`, `left: 4`, `^Full: 1 of 1 permits in use, .* 4/s left before it was their turn\.`},
+		{"a queue that callers leave", `{bulkhead: {limit: 2, inFlight: 1, queued: 1, maxQueue: 9}}`, `left: 4`, `^1 waiting, .* 4/s left before it was their turn\.`},
+		{"a full overflow", `{key: '(overflow)', inFlight: 1, bulkhead: {limit: 1, inFlight: 1, queued: 0, maxQueue: 0}}`, `rejected: 2, reasons: {full: 2, wait_timeout: 0, open: 0, draining: 0}`,
+			`^Full: .*Keys that found the table of compartments full share this one\.\|Raise maxCompartments of policy p`},
+		{"a pool that is full since the page was opened", `{side: 'client', pool: {max: 2, active: 2, queued: 1, waitingForRoom: 0, backlog: 4}}`, ``, `^Full: 2 of 2 workers in use, 1 waiting \(room for 4\)\.\|`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			assert.Regexp(t, tt.want, logic[string](tb.in(t), `
+				const base = { id: 'x', policy: 'p', side: 'server', per: 'policy', key: '', granted: 1, rejected: {}, left: 0, leaked: 0, inFlight: 0 };
+				const c = { ...base, ...`+tt.compartment+` };
+				const rates = { granted: 1, left: 0, observed: 0, rejected: 0, other: 0, reasons: { full: 0, wait_timeout: 0, open: 0, draining: 0 }, `+tt.rates+` };
+				const model = new l.Model();
+				model.take({ version: 1, instance: 'one', time: '2026-01-01T00:00:02.5Z', compartments: [c], transitions: [] });
+				const said = l.describe(c, rates, model.now, model.tracks.get('x'));
+				return said.sentence + '|' + said.hint;`))
+		})
+	}
+}
+
+// Policies that are not in force, or a process that ends, are not well, whatever the
+// compartments are.
+func TestHeadline(t *testing.T) {
+	tb := openLogic(t)
+	for _, tt := range []struct{ doc, open, want string }{
+		{`{}`, `false`, "0 0 All is well"},
+		{`{policies: {}}`, `false`, "0 0 All is well"},
+		{`{policies: {error: 'oh'}}`, `false`, "3 1 New policies not in force"},
+		{`{policies: {error: 'oh'}}`, `true`, "4 2 1 breaker open, new policies not in force"},
+		{`{draining: true}`, `false`, "2 1 Shutting down"},
+		{`{draining: true, policies: {error: 'oh'}}`, `false`, "3 2 Shutting down, new policies not in force"},
+		{`{draining: true, closed: true}`, `false`, "3 1 Guard closed"},
+	} {
+		t.Run(tt.want, func(t *testing.T) {
+			assert.Equal(t, tt.want, logic[string](tb.in(t), `
+				const open = `+tt.open+`;
+				const c = { policy: 'p', side: 'client', breaker: { state: open ? 'open' : 'closed' } };
+				const s = l.summary([{ c, rates: null, said: { level: open ? l.WORST : l.OK } }], `+tt.doc+`);
+				return s.level + ' ' + s.troubled + ' ' + s.text;`))
 		})
 	}
 }

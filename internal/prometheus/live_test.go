@@ -17,6 +17,8 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/watertight-go/watertight/internal/program"
 )
 
 // An incident: too many calls for their compartments, and an upstream that fails.
@@ -48,10 +50,10 @@ func TestIncident(t *testing.T) {
 	write(t, policies, incident)
 	fails := upstream(t, http.StatusInternalServerError)
 	works := upstream(t, http.StatusOK)
-	server := run(t, build(t), "-addr", "127.0.0.1:0", "-admin", "127.0.0.1:0", "-policy", policies,
+	server := program.Start(t, nil, build(t), "-addr", "127.0.0.1:0", "-admin", "127.0.0.1:0", "-policy", policies,
 		"-upstream", "fails="+fails, "-upstream", "works="+works)
-	base := server.says(t, `listening on (\S+)\n`)
-	admin := server.says(t, `for operators: (\S+)\n`)
+	base := server.Says(t, `listening on (\S+)\n`)
+	admin := server.Says(t, `for operators: (\S+)\n`)
 	target, err := url.Parse(admin)
 	require.NoError(t, err)
 	p := startPrometheus(t, target.Host)

@@ -16,6 +16,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/watertight-go/watertight/internal/program"
 )
 
 const (
@@ -84,9 +86,9 @@ func startPrometheus(t *testing.T, target string) *prometheus {
 	write(t, filepath.Join(dir, "prometheus.yml"), config)
 	write(t, filepath.Join(dir, "rules.yml"), rules)
 
-	p := run(t, bin, "--config.file="+filepath.Join(dir, "prometheus.yml"),
+	p := program.Start(t, nil, bin, "--config.file="+filepath.Join(dir, "prometheus.yml"),
 		"--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address=127.0.0.1:0")
-	pr := &prometheus{url: "http://" + p.says(t, `msg="?Listening on"? address=(127\.0\.0\.1:[1-9]\d*)`)}
+	pr := &prometheus{url: "http://" + p.Says(t, `msg="?Listening on"? address=(127\.0\.0\.1:[1-9]\d*)`)}
 	require.Eventually(t, func() bool {
 		resp, err := client.Get(pr.url + "/-/ready")
 		if err != nil {

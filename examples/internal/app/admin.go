@@ -80,7 +80,7 @@ func (a *App) closeAdmin() {
 	a.admin.cut()
 	ctx, cancel := context.WithTimeout(context.Background(), lastBytes)
 	defer cancel()
-	_ = a.admin.server.Shutdown(ctx)
+	_ = a.admin.server.Shutdown(ctx) // who has not read all by then is cut off below
 	a.admin.server.Close()
 	a.admin.ln.Close()               // if nothing was served yet
 	_ = a.admin.meters.Shutdown(ctx) // nothing is sent anywhere

@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/watertight-go/watertight/internal/program"
 )
 
 // plenty is more traces than a test makes, and no more than Jaeger keeps.
@@ -59,22 +61,22 @@ func TestClient(t *testing.T) {
 // demonstrate runs the demonstration and returns the Jaeger that got its spans.
 func demonstrate(t *testing.T) *jaeger {
 	t.Helper()
-	program := build(t, "client")
+	bin := build(t, "client")
 	const attempts = 3
 	for i := 1; ; i++ {
 		j := startJaeger(t)
-		p := run(t, nil, program, "-otlp", j.otlp, "-duration", "5s")
-		err := p.wait(t, time.Minute)
+		p := program.Start(t, nil, bin, "-otlp", j.otlp, "-duration", "5s")
+		err := p.Wait(t, time.Minute)
 		if err == nil {
 			return j
 		}
 		// Other tests, which run at the same time, may leave it too little of
 		// the machine to be as fast as it promises. There is no such excuse for
 		// its other promises.
-		if i == attempts || !onlySlow(p.output.String()) {
+		if i == attempts || !onlySlow(p.Output()) {
 			require.NoError(t, err)
 		}
-		t.Logf("once more, since the machine was busy:\n%s", p.output.String())
+		t.Logf("once more, since the machine was busy:\n%s", p.Output())
 	}
 }
 

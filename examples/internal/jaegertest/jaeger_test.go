@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/watertight-go/watertight/internal/program"
 )
 
 const root = "../../.."
@@ -87,7 +89,7 @@ func freePorts(t *testing.T, n int) []int {
 // returns nil if Jaeger could not start.
 func tryJaeger(t *testing.T, bin string, ports []int) *jaeger {
 	t.Helper()
-	p := run(t, []string{
+	p := program.Start(t, []string{
 		"JAEGER_QUERY_HTTP_PORT=" + strconv.Itoa(ports[0]),
 		"JAEGER_OTLP_HTTP_PORT=" + strconv.Itoa(ports[1]),
 		"JAEGER_QUERY_GRPC_PORT=0",
@@ -104,8 +106,8 @@ func tryJaeger(t *testing.T, bin string, ports []int) *jaeger {
 	for !j.ready() {
 		select {
 		case <-tick.C:
-		case <-p.exited:
-			t.Logf("Jaeger could not start on ports %v: %v\n%s", ports, p.status, p.output.String())
+		case <-p.Exited():
+			t.Logf("Jaeger could not start on ports %v: %v\n%s", ports, p.Status(), p.Output())
 			return nil
 		case <-deadline:
 			require.FailNow(t, "Jaeger runs, but is not ready")

@@ -20,6 +20,7 @@ import (
 
 	"github.com/watertight-go/watertight"
 	"github.com/watertight-go/watertight/examples/internal/telemetry"
+	"github.com/watertight-go/watertight/internal/program"
 	"github.com/watertight-go/watertight/metrics"
 	"github.com/watertight-go/watertight/middleware"
 	"github.com/watertight-go/watertight/policy"
@@ -154,8 +155,8 @@ func TestServer(t *testing.T) {
 	open := sync.OnceFunc(func() { close(opened) })
 	defer open() // or the upstream would wait for its requests
 
-	server := run(t, nil, build(t, "server"), "-addr", "127.0.0.1:0", "-admin", "", "-policy", file, "-otlp", j.otlp, "-upstream", "gate="+upstream.URL)
-	base := server.says(t, `listening on (\S+)\n`)
+	server := program.Start(t, nil, build(t, "server"), "-addr", "127.0.0.1:0", "-admin", "", "-policy", file, "-otlp", j.otlp, "-upstream", "gate="+upstream.URL)
+	base := server.Says(t, `listening on (\S+)\n`)
 	gate := base + "/upstream/gate/"
 
 	held, queued, turnedAway := newRemote(), newRemote(), newRemote()
@@ -184,7 +185,7 @@ func TestServer(t *testing.T) {
 	// The gateway passes an answer on while its handler still holds the permit.
 	require.Eventually(t, func() bool { n, _ := narrow(t, base); return n == 0 }, patience, poll)
 	require.Equal(t, ok, call(t, remote{}, false, gate+"untraced"))
-	require.NoError(t, server.stop()) // and sends what it has
+	require.NoError(t, server.Stop()) // and sends what it has
 
 	for _, tt := range []struct {
 		name  string

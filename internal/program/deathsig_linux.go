@@ -1,4 +1,4 @@
-package jaegertest_test
+package program
 
 import "syscall"
 

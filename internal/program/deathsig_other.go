@@ -1,6 +1,6 @@
 //go:build !linux
 
-package jaegertest_test
+package program
 
 import "syscall"
 

@@ -1,8 +1,0 @@
-//go:build !linux
-
-package prometheus_test
-
-import "syscall"
-
-// endsWithTest leaves it to Cleanup functions to end the process.
-func endsWithTest() *syscall.SysProcAttr { return nil }

@@ -376,6 +376,14 @@ function hintOpen(c, last) {
   return act;
 }
 
+// pressed says whether anybody suffers from c being full: only then is that trouble. A limit that is just reached is in
+// use as it is meant to be, and where it is 1, by every call.
+function pressed(c, rates) {
+  const u = use(c);
+  const r = (rates && rates.reasons) || {};
+  return u.queued > 0 || u.taken > u.limit || r.full > 0 || r.wait_timeout > 0 || Boolean(rates && rates.left > 0);
+}
+
 function describeUse(c, rates, now, track, found) {
   if (c.mode === 'observe') return describeObserving(c, rates, found);
   const u = use(c);
@@ -392,10 +400,10 @@ function describeUse(c, rates, now, track, found) {
     const since = began ? ` Calls wait or are refused since ${clock(began)} (${duration(Math.max(1000, now - began))}).` : track && track.fullSince < now ? ` Full since ${clock(track.fullSince)} at least.` : '';
     const over = u.taken > u.limit ? ` The limit is below what is in flight: nobody gets in until enough have left.` : '';
     const queue = u.queued || u.places ? `, ${count(u.queued)} waiting${u.places ? ` (room for ${count(u.places)})` : ''}` : '';
-    if (refused > 0 || u.queued > 0 || leave || over) {
+    if (pressed(c, rates)) {
       found.push({ level: refused > 0 ? BAD : WARN, label: 'Full', sentence: `Full: ${count(u.taken)} of ${count(u.limit)} ${u.unit} in use${queue}.${turned}${leave}${since}${over}`, hint: hintFull(c) });
     } else {
-      found.push({ level: WARN, label: 'Full', sentence: `${count(u.taken)} of ${count(u.limit)} ${u.unit} in use; nobody has to wait yet.`, hint: hintFull(c) });
+      found.push({ level: NOTE, label: 'Busy', sentence: `${count(u.taken)} of ${count(u.limit)} ${u.unit} in use; nobody has to wait yet.`, hint: hintFull(c) });
     }
   } else if (refused > 0) {
     found.push({ level: BAD, label: 'Refusing', sentence: `${u.limit ? `${count(u.taken)} of ${count(u.limit)} ${u.unit} in use now, but it` : 'It'} was full in the last seconds.${turned}${leave}`, hint: hintFull(c) });
@@ -439,7 +447,7 @@ export function summary(rows, doc = {}) {
     if (state === 'open' || state === 'forced_open') open++;
     if (state === 'half_open') half++;
     const u = use(r.c);
-    if (r.c.mode === 'observe') { /* turns nobody away */ } else if (u.limit > 0 && u.taken >= u.limit) { if (r.c.pool) pools++; else full++; } else if (u.queued > 0) queueing++;
+    if (r.c.mode === 'observe') { /* turns nobody away */ } else if (u.limit > 0 && u.taken >= u.limit) { if (pressed(r.c, r.rates)) { if (r.c.pool) pools++; else full++; } } else if (u.queued > 0) queueing++;
     if (r.rates) {
       known = true;
       refused += r.rates.rejected;

@@ -203,6 +203,30 @@ func TestHeadline(t *testing.T) {
 	}
 }
 
+// A limit that is just reached is in use as it is meant to be, and where it is 1, by every
+// call. It is trouble once somebody suffers from it.
+func TestInUseIsNotYetFull(t *testing.T) {
+	tb := openLogic(t)
+	for _, tt := range []struct{ name, queued, rates, want string }{
+		{"nobody waits", `0`, ``, "1 Busy All is well"},
+		{"one waits", `1`, ``, "2 Full 1 bulkhead full"},
+		{"some are refused", `0`, `rejected: 3, reasons: { full: 3, wait_timeout: 0, open: 0, draining: 0 }`, "3 Full 1 bulkhead full, 3/s refused"},
+		{"some wait in vain", `0`, `rejected: 3, reasons: { full: 0, wait_timeout: 3, open: 0, draining: 0 }`, "3 Full 1 bulkhead full, 3/s refused"},
+		{"some give up", `0`, `left: 2`, "2 Full 1 bulkhead full"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			assert.Equal(t, tt.want, logic[string](tb.in(t), `
+				const rates = { granted: 1, left: 0, observed: 0, rejected: 0, other: 0, reasons: { full: 0, wait_timeout: 0, open: 0, draining: 0 }, `+tt.rates+` };
+				const c = { id: 'x', policy: 'p', side: 'server', per: 'policy', key: '', granted: 9, rejected: {}, left: 0, inFlight: 1,
+					bulkhead: { limit: 1, inFlight: 1, queued: `+tt.queued+`, maxQueue: 9, maxWaitMs: 1000 } };
+				const model = new l.Model();
+				model.take({ version: 1, instance: 'one', time: '2026-01-01T00:00:02.5Z', compartments: [c], transitions: [] });
+				const said = l.describe(c, rates, model.now, model.tracks.get('x'));
+				return said.level + ' ' + said.label + ' ' + l.summary([{ c, rates, said }]).text;`))
+		})
+	}
+}
+
 // A delta that belongs to another document is not used: what came of it would be neither
 // the one nor the other.
 func TestDeltas(t *testing.T) {

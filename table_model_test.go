@@ -133,7 +133,7 @@ func (m *modelTable) arrive(t *rapid.T, key string) {
 
 func (m *modelTable) leave(t *rapid.T, outcome string) {
 	if len(m.calls) == 0 {
-		t.Skip()
+		return
 	}
 	i := rapid.IntRange(0, len(m.calls)-1).Draw(t, "call")
 	c := m.calls[i]

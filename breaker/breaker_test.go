@@ -265,15 +265,35 @@ func TestDoneIn(t *testing.T) {
 	})
 }
 
+// illegal are the changes, from and to, that no hand can make; as in resilience4j.
+var illegal = map[[2]breaker.State]bool{
+	{breaker.Closed, breaker.HalfOpen}:      true,
+	{breaker.MetricsOnly, breaker.HalfOpen}: true,
+	{breaker.MetricsOnly, breaker.Open}:     true,
+}
+
+func TestIllegalTransitions(t *testing.T) {
+	for from := breaker.Closed; from <= breaker.ForcedOpen; from++ {
+		for to := breaker.Closed; to <= breaker.ForcedOpen; to++ {
+			t.Run(from.String()+" to "+to.String(), func(t *testing.T) {
+				b := breaker.New(breaker.Config{InitialState: from})
+				call, _ := b.Allow(t.Context())
+				err := b.Transition(to, 0)
+				if !illegal[[2]breaker.State{from, to}] {
+					require.NoError(t, err)
+					assert.Equal(t, to, b.State())
+					return
+				}
+				require.ErrorIs(t, err, breaker.ErrIllegalTransition)
+				assert.Equal(t, from, b.State())
+				assert.False(t, call.Stale(), "nothing has changed")
+			})
+		}
+	}
+}
+
 // The states that only a hand leads to, and out of.
 func TestTransitionByHand(t *testing.T) {
-	t.Run("closed to half-open is refused and changes nothing", func(t *testing.T) {
-		b := breaker.New(breaker.Config{})
-		call := let(t, b)
-		require.ErrorIs(t, b.Transition(breaker.HalfOpen, 0), breaker.ErrIllegalTransition)
-		assert.Equal(t, breaker.Closed, b.State())
-		assert.False(t, call.Stale())
-	})
 	t.Run("forced open never ends by itself", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b := breaker.New(breaker.Config{AutoHalfOpen: true})

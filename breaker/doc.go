@@ -64,8 +64,8 @@
 //
 // # By hand
 //
-// [Breaker.Transition] leads from any state to any other, closed to half-open
-// excepted, and [Breaker.Reset] to closed. A breaker is in one of the three states
+// [Breaker.Transition] leads from any state to any other, with three exceptions that
+// it names, and [Breaker.Reset] to closed. A breaker is in one of the three states
 // that are not drawn above only if it was put there by hand or started there:
 // ForcedOpen refuses every call, Disabled lets every call in, as if forced closed,
 // and MetricsOnly does that too but goes on counting.

@@ -89,7 +89,8 @@ func ExampleCall_Remaining() {
 }
 
 // A call that may have to queue for a permit pauses meanwhile: the queue is not the
-// callee's fault. Afterwards it asks whether it may still go ahead.
+// callee's fault. Once its time runs again, it asks whether it may still go ahead: if it
+// asked before that, a probe might be given up for its age in between.
 func ExampleCall_Pause() {
 	b := breaker.New(breaker.Config{SlowCall: 800 * time.Millisecond})
 	ctx := context.Background()
@@ -98,15 +99,14 @@ func ExampleCall_Pause() {
 	if err != nil {
 		return
 	}
-	call = call.Pause(context.Background())
+	call = call.Pause(ctx)
 	// ... wait for a permit ...
+	call = call.Restart(ctx)
 	if call.Stale() {
-		call.Cancel()
 		if call, err = b.Allow(ctx); err != nil {
 			return
 		}
 	}
-	call = call.Restart(context.Background())
 	// ... make the call ...
 	call.Done(ctx, breaker.Success)
 	fmt.Println(b.Snapshot().Calls, "call in the window")

@@ -612,7 +612,7 @@ func TestAgainstModel(t *testing.T) {
 					openFor := ticks(0, 20).Draw(t, "openFor")
 					err := b.Transition(to, openFor)
 					m.judge()
-					if m.state == breaker.Closed && to == breaker.HalfOpen {
+					if illegal[[2]breaker.State{m.state, to}] {
 						require.ErrorIs(t, err, breaker.ErrIllegalTransition)
 						return
 					}

@@ -53,16 +53,17 @@ func (b *Breaker) Reset() {
 // number; 0 makes it the next attempt, with the period that the configuration
 // gives that. For any other state openFor is not used.
 //
-// A closed breaker cannot become half-open: that is an error which wraps
-// [ErrIllegalTransition], and nothing changes. Transition panics if to is not a
-// state or openFor is negative.
+// What has not been open has nothing to probe: Closed and MetricsOnly do not lead to
+// HalfOpen. Nor does MetricsOnly, which never trips, lead to Open; ForcedOpen is what
+// refuses from there. These are errors that wrap [ErrIllegalTransition], and nothing
+// changes. Transition panics if to is not a state or openFor is negative.
 func (b *Breaker) Transition(to State, openFor time.Duration) error {
 	check(to.valid(), "state to change to", to)
 	check(openFor >= 0, "time to stay open", openFor)
 	ctx := context.Background()
 	now := b.look(ctx, b.now())
 	from := b.state
-	illegal := from == Closed && to == HalfOpen
+	illegal := to == HalfOpen && (from == Closed || from == MetricsOnly) || to == Open && from == MetricsOnly
 	if !illegal {
 		b.askedUntil = 0 // a hand knows better than the callee
 		b.moveLocked(ctx, to, CauseForced, now, openFor)

@@ -76,17 +76,26 @@ func (d *decoder) object(n *yaml.Node, s *scope, name, prefix string) (*object, 
 		return nil, false
 	}
 	o := &object{place: place(n), prefix: prefix, values: map[string]*yaml.Node{}, meant: map[string]bool{}}
+	misspelt := map[string]*yaml.Node{}
 	d.pairs(n, func(key, value *yaml.Node) {
 		if slices.Contains(s.keys, key.Value) {
 			o.values[key.Value] = value
 			return
 		}
-		msg, meant := s.problemWith(key.Value)
+		msg, meant, near := s.problemWith(key.Value)
 		d.errorf(place(key), "%s%s", d.label, msg)
 		for _, k := range meant {
 			o.meant[k] = true
 		}
+		misspelt[near] = value
 	})
+	// What is under a misspelt key is read, so that all that is wrong with it is told at
+	// once. With an error told, nothing else comes of it.
+	for key, value := range misspelt {
+		if key != "" && o.values[key] == nil {
+			o.values[key] = value
+		}
+	}
 	return o, true
 }
 

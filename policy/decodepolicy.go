@@ -217,7 +217,7 @@ func (d *decoder) text(n *yaml.Node, name string) (t textDraft) {
 		d.errorf(place(v), "%s is %s; write {exact: VALUE}", name, describe(v))
 		return nil
 	case v.Kind == yaml.ScalarNode:
-		d.errorf(place(v), "%s is %s; write {exact: %s}", name, describe(v), bare(v.Value))
+		d.errorf(place(v), "%s is %s; write {exact: %s}", name, describe(v), inFlow(v))
 		return nil
 	}
 	o, ok := d.object(n, &textScope, name, name+".")

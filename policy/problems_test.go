@@ -388,6 +388,7 @@ func TestProblemsOfPolicies(t *testing.T) {
 		}},
 		{`breaker: {openFor: {intial: 60s, max: 50s}}`, []string{
 			`4:25: policy "a": unknown key "intial"; did you mean "initial"?`,
+			`4:43: policy "a": breaker.openFor.max is 50s; it must be at least initial, 1m0s`,
 		}},
 		{`breaker: {openFor: {factor: 2}}`, []string{
 			`4:25: policy "a": unknown key "factor"; openFor has initial, max, multiplier, jitter, retryAfter`,

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -178,5 +179,13 @@ func alone(n *yaml.Node, right bool, example string) string {
 	}
 	return example
 }
+
+// aloneMethod is alone for methods, of which it makes what they most likely are.
+func aloneMethod(n *yaml.Node) string {
+	method := strings.ToUpper(n.Value)
+	return alone(&yaml.Node{Kind: n.Kind, Tag: n.Tag, Value: method}, methodList.MatchString(method), "[GET]")
+}
+
+var methodList = regexp.MustCompile(`^[A-Z]+(, *[A-Z]+)*$`)
 
 func elementName(list string, i int) string { return list + "[" + strconv.Itoa(i) + "]" }

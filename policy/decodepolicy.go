@@ -2,7 +2,6 @@ package policy
 
 import (
 	"slices"
-	"strings"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -160,7 +159,7 @@ func (d *decoder) entry(n *yaml.Node, s *scope, name string) matchDraft {
 }
 
 func (d *decoder) methods(n *yaml.Node, name string) []field[string] {
-	list, ok := d.list(n, name, alone(n, n.Value == strings.ToUpper(n.Value), "[GET]"))
+	list, ok := d.list(n, name, aloneMethod(n))
 	if !ok {
 		return nil
 	}

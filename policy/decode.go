@@ -111,8 +111,8 @@ func (d *decoder) pairs(n *yaml.Node, f func(key, value *yaml.Node)) {
 			continue
 		}
 		switch {
-		case key.ShortTag() == "!!merge":
-			d.errorf(place(written), "%smerge keys (<<) are not supported; write the keys out, or use an alias for a whole value", d.label)
+		case isMerge(key):
+			d.errorf(place(written), "%s%s", d.label, notMerged)
 			continue
 		case key.Kind != yaml.ScalarNode:
 			d.errorf(place(written), "%sa key is %s; it must be text", d.label, describe(key))

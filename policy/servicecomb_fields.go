@@ -39,8 +39,8 @@ func (c *comb) fields(n *yaml.Node, label, what string, known, idle []string, mi
 		}
 		at := place(written)
 		switch {
-		case key.ShortTag() == "!!merge":
-			c.errorf(at, "%smerge keys (<<) are not supported; write the keys out", owner)
+		case isMerge(key):
+			c.errorf(at, "%s%s", owner, notMerged)
 		case key.Kind != yaml.ScalarNode:
 			c.findf(at, "%sa key is %s; it must be text", owner, describe(key))
 			f.dropped = true

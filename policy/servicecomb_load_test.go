@@ -59,7 +59,7 @@ func TestServiceCombGroupsThatAreRefused(t *testing.T) {
 		"matches: [{customMatcher: a}]":                                       "4:33: " + g + "matches[0].customMatcher is a; it must be a mapping",
 		"matches: [{customMatcher: {customMatcherHandler: a.B}}]":             "4:33: " + g + `matches[0].customMatcher asks "a.B", which is a class of Java; match on headers instead. Here it never holds`,
 		"matches: [{method: [GET]}]\nservices: [a]":                           "5:17: " + g + "services is a list; it must be one text, such as cart or cart:1.2.0,stock",
-		"matches: [{method: [GET]}]\n<<: {services: a}":                       "5:7: " + g + "merge keys (<<) are not supported; write the keys out",
+		"matches: [{method: [GET]}]\n<<: all":                                 "5:7: " + g + "<< must come once, with an alias of a mapping, or a list of such, that does not contain it and is not too large; write the keys out",
 		"matches: [{method: [GET]}]\n? [a]\n: b":                              "5:9: " + g + "a key is a list; it must be text",
 		"matches: [{method: [GET], headers: {A: {exact: b}, A: {exact: c}}}]": "4:58: " + g + `matches[0].headers: "A" is already in line 4; keep one of them`,
 	} {

@@ -288,7 +288,7 @@ func textOf(c policy.Text) map[string]any {
 }
 
 // byLine is the part of a message that only a file can have.
-var byLine = regexp.MustCompile(` by the one in line \d+`)
+var byLine = regexp.MustCompile(`( by the one)? in line \d+`)
 
 // A file and a Config that say the same make the same set, or have the same
 // problems.

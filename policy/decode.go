@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -76,17 +77,26 @@ func (d *decoder) object(n *yaml.Node, s *scope, name, prefix string) (*object, 
 		return nil, false
 	}
 	o := &object{place: place(n), prefix: prefix, values: map[string]*yaml.Node{}, meant: map[string]bool{}}
+	misspelt := map[string]*yaml.Node{}
 	d.pairs(n, func(key, value *yaml.Node) {
 		if slices.Contains(s.keys, key.Value) {
 			o.values[key.Value] = value
 			return
 		}
-		msg, meant := s.problemWith(key.Value)
+		msg, meant, near := s.problemWith(key.Value)
 		d.errorf(place(key), "%s%s", d.label, msg)
 		for _, k := range meant {
 			o.meant[k] = true
 		}
+		misspelt[near] = value
 	})
+	// What is under a misspelt key is read, so that all that is wrong with it is told at
+	// once. With an error told, nothing else comes of it.
+	for key, value := range misspelt {
+		if key != "" && o.values[key] == nil {
+			o.values[key] = value
+		}
+	}
 	return o, true
 }
 
@@ -101,8 +111,8 @@ func (d *decoder) pairs(n *yaml.Node, f func(key, value *yaml.Node)) {
 			continue
 		}
 		switch {
-		case key.ShortTag() == "!!merge":
-			d.errorf(place(written), "%smerge keys (<<) are not supported; write the keys out, or use an alias for a whole value", d.label)
+		case isMerge(key):
+			d.errorf(place(written), "%s%s", d.label, notMerged)
 			continue
 		case key.Kind != yaml.ScalarNode:
 			d.errorf(place(written), "%sa key is %s; it must be text", d.label, describe(key))
@@ -169,5 +179,13 @@ func alone(n *yaml.Node, right bool, example string) string {
 	}
 	return example
 }
+
+// aloneMethod is alone for methods, of which it makes what they most likely are.
+func aloneMethod(n *yaml.Node) string {
+	method := strings.ToUpper(n.Value)
+	return alone(&yaml.Node{Kind: n.Kind, Tag: n.Tag, Value: method}, methodList.MatchString(method), "[GET]")
+}
+
+var methodList = regexp.MustCompile(`^[A-Z]+(, *[A-Z]+)*$`)
 
 func elementName(list string, i int) string { return list + "[" + strconv.Itoa(i) + "]" }

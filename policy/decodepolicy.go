@@ -2,7 +2,6 @@ package policy
 
 import (
 	"slices"
-	"strings"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -160,7 +159,7 @@ func (d *decoder) entry(n *yaml.Node, s *scope, name string) matchDraft {
 }
 
 func (d *decoder) methods(n *yaml.Node, name string) []field[string] {
-	list, ok := d.list(n, name, alone(n, n.Value == strings.ToUpper(n.Value), "[GET]"))
+	list, ok := d.list(n, name, aloneMethod(n))
 	if !ok {
 		return nil
 	}
@@ -217,7 +216,7 @@ func (d *decoder) text(n *yaml.Node, name string) (t textDraft) {
 		d.errorf(place(v), "%s is %s; write {exact: VALUE}", name, describe(v))
 		return nil
 	case v.Kind == yaml.ScalarNode:
-		d.errorf(place(v), "%s is %s; write {exact: %s}", name, describe(v), bare(v.Value))
+		d.errorf(place(v), "%s is %s; write {exact: %s}", name, describe(v), inFlow(v))
 		return nil
 	}
 	o, ok := d.object(n, &textScope, name, name+".")

@@ -59,6 +59,9 @@ func (p *problems) parse(data []byte, opts []LoadOption) (*Set, error) {
 		return nil, p.errors
 	}
 	docs := p.documents(data)
+	for _, doc := range docs {
+		mergeKeys(doc)
+	}
 	switch roots := rootsOf(docs); {
 	case belongsToServiceComb(roots):
 		return p.serviceComb(data, roots, newLoadOptions(opts))

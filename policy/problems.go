@@ -37,6 +37,15 @@ func quote(s string) string {
 	return strconv.Quote(strings.ToValidUTF8(s[:maxShown], "") + "...")
 }
 
+// quoteLetters is quote for a key that looks like another one: of letters that look the
+// same, such as those of other alphabets, it shows that they are not.
+func quoteLetters(s string) string {
+	if len(s) > maxShown {
+		return quote(s)
+	}
+	return strconv.QuoteToASCII(s)
+}
+
 // bare is quote without the quotes where they are not needed.
 func bare(s string) string {
 	if s == "" || len(s) > maxShown || strings.ContainsFunc(s, func(c rune) bool { return !unicode.IsPrint(c) }) {

@@ -388,6 +388,7 @@ func TestProblemsOfPolicies(t *testing.T) {
 		}},
 		{`breaker: {openFor: {intial: 60s, max: 50s}}`, []string{
 			`4:25: policy "a": unknown key "intial"; did you mean "initial"?`,
+			`4:43: policy "a": breaker.openFor.max is 50s; it must be at least initial, 1m0s`,
 		}},
 		{`breaker: {openFor: {factor: 2}}`, []string{
 			`4:25: policy "a": unknown key "factor"; openFor has initial, max, multiplier, jitter, retryAfter`,
@@ -451,8 +452,8 @@ breaker: {failureStatus: }`, []string{
 			`5:22: policy "a": reject.status is 503; it must be a mapping of full, wait_timeout, open, draining, canceled`,
 			`5:39: policy "a": reject.retryAfter is 1, which has no unit; write 1ms or 1s`,
 		}},
-		{"breaker: {}\n<<: {name: b}\n? [a]\n: b", []string{
-			`5:5: policy "a": merge keys (<<) are not supported; write the keys out, or use an alias for a whole value`,
+		{"breaker: {}\n<<: b\n? [a]\n: b", []string{
+			`5:5: policy "a": << must come once, with an alias of a mapping, or a list of such, that does not contain it and is not too large; write the keys out`,
 			`6:7: policy "a": a key is a list; it must be text`,
 		}},
 		{`breaker: {failureRate: 050, slowCallRate: "50 %", slowCall: 1s}`, []string{

@@ -33,7 +33,21 @@ func describe(n *yaml.Node) string {
 	return bare(n.Value)
 }
 
+func inQuotes(n *yaml.Node) string {
+	return "is " + describe(n) + ", which is text; write it without the quotes: " + bare(n.Value)
+}
+
 func must(n *yaml.Node, want string) string { return "is " + describe(n) + "; it must be " + want }
+
+// inFlow writes a scalar as a text inside of {}, in quotes unless it needs none there.
+func inFlow(n *yaml.Node) string {
+	if n.ShortTag() == "!!str" && plainText.MatchString(n.Value) {
+		return n.Value
+	}
+	return quote(n.Value)
+}
+
+var plainText = regexp.MustCompile(`^[A-Za-z0-9/][A-Za-z0-9/._-]{0,79}$`)
 
 func readText(n *yaml.Node) (string, string) {
 	switch {
@@ -54,13 +68,12 @@ var (
 )
 
 func readCount(n *yaml.Node) (int, string) {
-	tag := n.ShortTag()
-	// YAML takes a number with too many digits for a fraction.
-	if n.Kind == yaml.ScalarNode && tag == "!!str" && decimal.MatchString(n.Value) {
-		return 0, "is " + describe(n) + ", which is text; write it without the quotes: " + bare(n.Value)
-	}
-	if n.Kind != yaml.ScalarNode || tag != "!!int" && tag != "!!float" || !decimal.MatchString(n.Value) {
+	switch {
+	case n.Kind != yaml.ScalarNode || !decimal.MatchString(n.Value):
 		return 0, must(n, "a whole number")
+	// Without quotes it is a number, whatever YAML takes one with too many digits for.
+	case n.ShortTag() == "!!str" && n.Style != 0:
+		return 0, inQuotes(n)
 	}
 	v, _ := strconv.Atoi(n.Value) // the nearest int, if it is out of range for one
 	return v, ""
@@ -92,6 +105,9 @@ func readFactor(n *yaml.Node) (float64, string) { return readNumber(n, wantFacto
 func readShare(n *yaml.Node) (float64, string) { return readNumber(n, wantShare) }
 
 func readNumber(n *yaml.Node, want string) (float64, string) {
+	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str" && isDecimal(n.Value) {
+		return 0, inQuotes(n)
+	}
 	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!int" && n.ShortTag() != "!!float" {
 		return 0, must(n, want)
 	}
@@ -116,8 +132,10 @@ func readDuration(n *yaml.Node) (time.Duration, string) {
 			return 0, "is " + describe(n) + "; write it without the space: " + bare(joined)
 		}
 	}
-	if _, err := strconv.ParseFloat(n.Value, 64); err == nil {
-		return 0, "is " + describe(n) + ", which has no unit; write " + bare(n.Value+"ms") + " or " + bare(n.Value+"s")
+	if number, ok := parseNumber(n.Value); ok && number <= maxDuration.Seconds()*1000 {
+		// Without an exponent, which a duration must not have.
+		text := strconv.FormatFloat(number, 'f', -1, 64)
+		return 0, "is " + describe(n) + ", which has no unit; write " + text + "ms or " + text + "s"
 	}
 	return 0, must(n, want)
 }

@@ -3,6 +3,7 @@ package policy
 import (
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // A scope is one kind of mapping in a policy file.
@@ -32,11 +33,11 @@ var (
 )
 
 // problemWith says what is wrong with a key that s does not have and what to
-// write instead, and returns the keys of s that may have been meant.
-func (s *scope) problemWith(key string) (msg string, meant []string) {
-	switch {
-	case slices.Contains(s.later, key):
-		return "the key " + quote(key) + " is not supported by this version yet; leave it out", nil
+// write instead. It returns the keys of s that what is under the key may belong to, and
+// the one that was most likely meant.
+func (s *scope) problemWith(key string) (msg string, meant []string, near string) {
+	if slices.Contains(s.later, key) {
+		return "the key " + quote(key) + " is not supported by this version yet; leave it out", nil, ""
 	}
 	msg = "unknown key " + quote(key)
 	for _, other := range scopes {
@@ -45,17 +46,17 @@ func (s *scope) problemWith(key string) (msg string, meant []string) {
 		}
 	}
 	if meant != nil {
-		return msg + " here; it belongs in " + strings.Join(meant, " or "), meant
+		return msg + " here; it belongs in " + strings.Join(meant, " or "), meant, ""
 	}
 	if near := nearest(key, s.keys); near != "" {
-		return msg + "; did you mean " + quote(near) + "?", []string{near}
+		return "unknown key " + quoteLetters(key) + "; did you mean " + quote(near) + "?", nil, near
 	}
-	return msg + "; " + s.name + " has " + strings.Join(s.keys, ", "), nil
+	return msg + "; " + s.name + " has " + strings.Join(s.keys, ", "), nil, ""
 }
 
 // nearest returns the candidate that is most like key, or "" if none is.
 func nearest(key string, candidates []string) string {
-	best, bestDistance := "", 1+(len(key)+1)/3
+	best, bestDistance := "", 1+(utf8.RuneCountInString(key)+1)/3
 	for _, c := range candidates {
 		if d := distance(strings.ToLower(key), strings.ToLower(c)); d < bestDistance {
 			best, bestDistance = c, d
@@ -65,8 +66,9 @@ func nearest(key string, candidates []string) string {
 }
 
 // distance counts the letters to add, drop, replace or swap with their neighbour
-// to make b of a (optimal string alignment).
-func distance(a, b string) int {
+// to make one text of another (optimal string alignment).
+func distance(from, to string) int {
+	a, b := []rune(from), []rune(to)
 	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range last {
 		last[j] = j

@@ -355,6 +355,7 @@ func (c *comb) content(s *section) *yaml.Node {
 	}
 	root := docs[0].Content[0]
 	move(root, m)
+	mergeKeys(root)
 	c.fillIn(root)
 	return root
 }

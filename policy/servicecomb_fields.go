@@ -39,21 +39,21 @@ func (c *comb) fields(n *yaml.Node, label, what string, known, idle []string, mi
 		}
 		at := place(written)
 		switch {
-		case key.ShortTag() == "!!merge":
-			c.errorf(at, "%smerge keys (<<) are not supported; write the keys out", owner)
+		case isMerge(key):
+			c.errorf(at, "%s%s", owner, notMerged)
 		case key.Kind != yaml.ScalarNode:
 			c.findf(at, "%sa key is %s; it must be text", owner, describe(key))
 			f.dropped = true
 		case !slices.Contains(known, key.Value) && !slices.Contains(idle, key.Value):
-			msg := misplaced(key.Value)
+			msg, name := misplaced(key.Value), quote(key.Value)
 			if msg == "" {
 				msg = what + " has " + strings.Join(known, ", ")
 				if near := meant(key.Value, known); near != "" {
-					msg = "did you mean " + quote(near) + "?"
+					msg, name = "did you mean "+quote(near)+"?", quoteLetters(key.Value)
 				}
 			}
 			f.unknown = true
-			c.findf(at, "%sunknown key %s; %s", owner, quote(key.Value), msg)
+			c.findf(at, "%sunknown key %s; %s", owner, name, msg)
 		default:
 			if line, ok := lines[key.Value]; ok {
 				c.findf(at, "%sthe key %s is already in line %d; keep one of them", owner, quote(key.Value), line)

@@ -109,7 +109,8 @@ func (c *comb) combEntry(f *combFields, n *yaml.Node, name string) combEntry {
 	e.service = ef.text("serviceName")
 	c.customMatcher(ef, &e)
 	f.dropped = f.dropped || ef.dropped
-	if len(c.errors)+len(c.warns) == before && !e.conditional() {
+	// Beside what is wrong with it that would say too much, unless it is loaded.
+	if said := len(c.errors)+len(c.warns) > before; !e.conditional() && !f.dropped && (!said || c.lenient) {
 		c.findf(e.place, `%s has no condition, and so matches every request; if that is meant, write apiPath: {prefix: "/"}`, name)
 	}
 	return e
@@ -214,7 +215,7 @@ func (c *comb) operator(f *combFields, n *yaml.Node, name string) (operator, boo
 
 func (c *comb) combMethods(f *combFields, e *combEntry, n *yaml.Node) (methods []string) {
 	if n.Kind != yaml.SequenceNode {
-		f.drop(n, "method", "a list: write "+alone(n, true, "[GET]"))
+		f.drop(n, "method", "a list: write "+aloneMethod(n))
 		return nil
 	}
 	if len(n.Content) == 0 {

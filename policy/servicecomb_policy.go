@@ -59,6 +59,10 @@ func (c *comb) policiesOf(kind string) []*combPolicy {
 // combPolicy reads a policy. It returns nil if it is not used, with the reason reported
 // if it should be.
 func (c *comb) combPolicy(s *section) *combPolicy {
+	if c.groups[s.name] == nil && isHystrix(s) {
+		c.findf(s.key, "%sit is a setting of ServiceComb before governance, and is not read here; leave it out, or write a policy with a matchGroup", s.label())
+		return nil
+	}
 	n := c.content(s)
 	if n == nil {
 		return nil
@@ -91,7 +95,7 @@ func (c *comb) combPolicy(s *section) *combPolicy {
 	}
 	applies := c.applies(f)
 	if p.group = c.groups[s.name]; p.group == nil {
-		c.findf(s.key, "%sthere is no matchGroup of that name, so it never applies%s", s.label(), c.nearGroup(s.name))
+		c.findf(s.key, "%sthere is no matchGroup of that name, so it never applies%s", s.label(), c.nearGroup(s.name, n))
 	}
 	if !applies || f.dropped || p.group == nil || !p.group.alive() || !c.checkName(s) {
 		return nil
@@ -149,14 +153,30 @@ func misplacedInPolicy(s *section, key string, breaker bool) string {
 		return "it belongs in " + kindBulkhead + " or " + kindInstanceBulkhead
 	case !breaker && slices.Contains(combBreakerKeys, key):
 		return "it belongs in " + kindCircuitBreaker + " or " + kindInstanceIsolation
-	case s.name == "Consumer" || s.name == "Provider":
-		return "it is a setting of ServiceComb before governance, which is not read here; write a policy with a matchGroup"
 	}
 	return ""
 }
 
-// nearGroup suggests a group, if there is one with a name like that.
-func (c *comb) nearGroup(name string) string {
+// isHystrix reports whether a section is a setting of the circuit breaker that
+// ServiceComb had before.
+func isHystrix(s *section) bool {
+	first, _, _ := strings.Cut(s.name, ".")
+	return s.kind == kindCircuitBreaker && slices.Contains(hystrixKeys, first)
+}
+
+var hystrixKeys = []string{"Consumer", "Provider", "enabled", "forceOpen", "forceClosed", "sleepWindowInMilliseconds", "requestVolumeThreshold", "errorThresholdPercentage"}
+
+// nearGroup says what to do about a policy n that has no group: to name it as the group
+// that it asks for in the way of earlier versions, or that has a name like its own.
+func (c *comb) nearGroup(name string, n *yaml.Node) string {
+	for _, path := range []string{"match", "rules.match"} {
+		if asked := find(n, path, 2); asked != nil {
+			group, _, _ := strings.Cut(asked.Value, ".")
+			if c.groups[group] != nil {
+				return "; name the policy " + quote(group) + ", as the matchGroup that it asks for"
+			}
+		}
+	}
 	var names []string
 	for _, s := range c.sections[kindMatchGroup] {
 		names = append(names, s.name)

@@ -40,7 +40,7 @@ func (c *comb) applies(f *combFields) bool {
 		return false
 	}
 	if c.self.name == "" {
-		c.findf(place(n), "%sservices is %s, but it is not known which service this is; say so by the option policy.Service, or leave services out", f.label, bare(n.Value))
+		c.findf(place(n), "%sservices is %s, but it is not known which service this is; say so by policy.Service, or by -service of the command, or leave services out", f.label, bare(n.Value))
 		return false
 	}
 	applies := false
@@ -53,7 +53,7 @@ func (c *comb) applies(f *combFields) bool {
 			c.findf(place(n), "%sservices has %s, which no service matches; write name or name:version", f.label, quote(part))
 		case name != c.self.name:
 		case hasVersion && c.self.version == "":
-			c.findf(place(n), "%sservices has %s, but it is not known which version of %s this is; say so by the option policy.Service, or leave the version out", f.label, quote(part), bare(name))
+			c.findf(place(n), "%sservices has %s, but it is not known which version of %s this is; say so by policy.Service, or by -service of the command, or leave the version out", f.label, quote(part), bare(name))
 		default:
 			applies = applies || !hasVersion || version == c.self.version
 		}

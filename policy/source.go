@@ -78,6 +78,8 @@ var hints = []struct{ part, hint string }{
 	{"cannot start any token", "text that starts with @, ` or % must be in quotes, and indentation is made of spaces, not tabs"},
 	{"mapping values are not allowed", "check the indentation, and put text with a colon and a space in quotes"},
 	{"could not find expected ':'", "write a colon and a space after each key"},
+	{"found incompatible YAML document", "leave the line with %YAML out"},
+	{"found unexpected end of stream", "the quotes that begin here do not end"},
 	{"did not find expected '-'", "check the indentation"},
 	{"did not find expected key", "check the indentation"},
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"os"
+	"path/filepath"
 	"sync/atomic"
 	"time"
 )
@@ -22,7 +23,8 @@ const (
 // A Watcher follows a policy file: see [Watch]. Its methods may be called from any
 // number of goroutines.
 type Watcher struct {
-	path string
+	path string // as it was given
+	file string // the same wherever the program goes
 	opts []LoadOption
 	set  atomic.Pointer[Set]
 	seen sighting // what was last told, at first by Watch; belongs to Run then
@@ -34,9 +36,14 @@ type Watcher struct {
 // nothing that had to be closed.
 //
 // A file that cannot be loaded is an error here, at the start of a program, and so is
-// a pipe. Later on it is none: what was good stays in force.
+// a pipe. Later on it is none: what was good stays in force. A relative path is that of
+// now, wherever the program goes.
 func Watch(path string, opts ...LoadOption) (*Watcher, error) {
-	seen, data := look(path)
+	file, err := filepath.Abs(path)
+	if err != nil {
+		return nil, fmt.Errorf("policy: %w", err)
+	}
+	seen, data := look(file)
 	if seen.err != nil {
 		return nil, seen.err
 	}
@@ -44,7 +51,7 @@ func Watch(path string, opts ...LoadOption) (*Watcher, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &Watcher{path: path, opts: opts, seen: seen}
+	w := &Watcher{path: path, file: file, opts: opts, seen: seen}
 	w.set.Store(set)
 	return w, nil
 }
@@ -81,7 +88,7 @@ func (w *Watcher) Run(ctx context.Context, changed func(*Set, error)) {
 			return
 		case <-timer.C:
 		}
-		seen, data := look(w.path)
+		seen, data := look(w.file)
 		wait := watchEvery
 		switch {
 		case seen.same(w.seen): // nothing new, or no more

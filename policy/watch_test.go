@@ -218,6 +218,28 @@ func TestWatchAFileThatIsMissing(t *testing.T) {
 	})
 }
 
+// A relative path stays that of the file.
+func TestWatchFromAnotherDirectory(t *testing.T) {
+	t.Chdir(t.TempDir())
+	write(t, "p.yaml", limiting("first"))
+	path, err := filepath.Abs("p.yaml")
+	require.NoError(t, err)
+	elsewhere := t.TempDir()
+	write(t, filepath.Join(elsewhere, "p.yaml"), limiting("another"))
+	synctest.Test(t, func(t *testing.T) {
+		w, news := watch(t, "p.yaml")
+		require.Equal(t, "p.yaml", w.Path())
+		require.NoError(t, os.Chdir(elsewhere)) // t.Chdir goes back
+		time.Sleep(3 * time.Second)
+		require.Empty(t, news())
+		write(t, path, limiting("other"))
+		time.Sleep(3 * time.Second)
+		got := news()
+		require.Len(t, got, 1)
+		assert.Equal(t, "other", got[0].name)
+	})
+}
+
 func TestWatchRefusesABadFileAtTheStart(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "p.yaml")
 	_, err := policy.Watch(path)

@@ -143,12 +143,21 @@ func (r *reading) options() (opts []policy.LoadOption) {
 // standardInput is how messages call it.
 const standardInput = "<stdin>"
 
+// enough is more than a policy file may have, and keeps the wrong file, or a device, from
+// filling the memory.
+const enough = 16 << 20
+
 // read returns a file with the name that messages shall call it.
 func (p *program) read(file string) (name string, data []byte, err error) {
 	if file == "-" {
-		data, err = io.ReadAll(p.in)
+		data, err = io.ReadAll(io.LimitReader(p.in, enough))
 		return standardInput, data, err
 	}
-	data, err = os.ReadFile(file)
+	f, err := os.Open(file)
+	if err != nil {
+		return file, nil, err
+	}
+	defer f.Close()
+	data, err = io.ReadAll(io.LimitReader(f, enough))
 	return file, data, err
 }

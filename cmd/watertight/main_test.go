@@ -69,6 +69,23 @@ func TestMisuse(t *testing.T) {
 	}
 }
 
+// What has no end is refused, and not read for ever.
+func TestInputWithoutEnd(t *testing.T) {
+	var out, err bytes.Buffer
+	assert.Equal(t, exitFaulty, run([]string{"check", "-"}, endless{}, &out, &err))
+	assert.Equal(t, "<stdin>:1:1: a policy file may have at most 4194304 bytes\n", out.String())
+	assert.Empty(t, err.String())
+}
+
+type endless struct{}
+
+func (endless) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = '#'
+	}
+	return len(p), nil
+}
+
 const faulty = `version: 1
 policies:
   - {name: a, bulkhead: {maxConcurrent: 0, maxQueue: 5}}

@@ -454,7 +454,7 @@ function describeUse(c, rates, now, track, found, doc) {
   const leave = rates && rates.left > 0 ? ` ${rate(rates.left)}/s left before it was their turn.` : '';
   if (u.limit > 0 && u.taken >= u.limit) {
     const began = pressedSince(c);
-    const since = began ? ` Calls wait or are refused since ${clock(began)} (${duration(Math.max(1000, now - began))}).` : track && track.fullSince < now ? ` Full since ${clock(track.fullSince)} at least.` : '';
+    const since = began ? ` ${c.pool ? 'Tasks' : 'Calls'} wait or are refused since ${clock(began)} (${duration(Math.max(1000, now - began))}).` : track && track.fullSince < now ? ` Full since ${clock(track.fullSince)} at least.` : '';
     const over = u.taken > u.limit ? ' The limit is below what is in flight: nobody gets in until enough have left.' : '';
     const queue = u.queued || u.places ? `, ${count(u.queued)} waiting${u.places ? ` (room for ${count(u.places)})` : ''}` : '';
     if (pressed(c, rates)) {
@@ -501,8 +501,8 @@ function describeObserving(c, rates, found) {
 }
 
 function pressedSince(c) {
-  if (c.bulkhead && c.bulkhead.pressedSince) return Date.parse(c.bulkhead.pressedSince);
-  return 0;
+  const at = (c.bulkhead || c.pool || {}).pressedSince;
+  return at ? Date.parse(at) : 0;
 }
 
 // NEW is for how long policies are new enough to be what has changed.

@@ -183,6 +183,8 @@ func TestSentences(t *testing.T) {
 			`^Shutting down: 2 calls still inside, refuses 6/s\.\|The process ends when these have`},
 		{"tasks are, too", `{inFlight: 1, side: 'client', pool: {max: 1, active: 1, queued: 2, waitingForRoom: 0, backlog: 4}}`, ``, `{draining: true}`, `^Shutting down: 3 tasks still inside\.\|`},
 		{"nobody is inside while the process ends", `{bulkhead: {limit: 2, inFlight: 0, queued: 0, maxQueue: 0}}`, `rejected: 6, reasons: {full: 0, wait_timeout: 0, open: 0, draining: 6}`, `{draining: true}`, `^Shutting down: refuses 6/s\.\|$`},
+		{"since when tasks wait", `{side: 'client', pool: {max: 2, active: 2, queued: 1, waitingForRoom: 0, backlog: 4, pressedSince: '2025-12-31T23:59:00Z'}}`, ``, ``,
+			`^Full: .* Tasks wait or are refused since \d\d:59:00 \(63 s\)\.\|Tasks come faster than 2 workers do them`},
 		{"a pool that is full since the page was opened", `{side: 'client', pool: {max: 2, active: 2, queued: 1, waitingForRoom: 0, backlog: 4}}`, ``, ``, `^Full: 2 of 2 workers in use, 1 waiting \(room for 4\)\.\|`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -1,7 +1,8 @@
 package watertight
 
 import (
-	"github.com/watertight-go/watertight/bulkhead"
+	"time"
+
 	"github.com/watertight-go/watertight/policy"
 )
 
@@ -21,6 +22,10 @@ type PoolSnapshot struct {
 	CallerRunning  int `json:"callerRunning"`
 	Peak           int `json:"peak"`
 
+	// Since when tasks have not found a worker free, as far as those tell that have waited
+	// or were refused; nil if there was none for ten seconds.
+	PressedSince *time.Time `json:"pressedSince,omitempty"`
+
 	Completed uint64 `json:"completed"`
 	Failed    uint64 `json:"failed"`
 	Panicked  uint64 `json:"panicked"`
@@ -32,7 +37,8 @@ type PoolSnapshot struct {
 // ofPool fills in what the pool itself counts: all but what was granted, since
 // the pool knows only of tasks that it has handed to a worker, and of those that
 // ended; one whose context ends between the two would count and count no more.
-func (s *CompartmentSnapshot) ofPool(p bulkhead.PoolSnapshot) {
+func (s *CompartmentSnapshot) ofPool(c *compartment) {
+	p := c.pool.Snapshot()
 	s.Pool = &PoolSnapshot{
 		Core:           p.Core,
 		Max:            p.Max,
@@ -45,6 +51,7 @@ func (s *CompartmentSnapshot) ofPool(p bulkhead.PoolSnapshot) {
 		WaitingForRoom: p.WaitingForRoom,
 		CallerRunning:  p.CallerRunning,
 		Peak:           p.Peak,
+		PressedSince:   c.pressure.began(time.Now()),
 		Completed:      p.Completed,
 		Failed:         p.Failed,
 		Panicked:       p.Panicked,

@@ -103,13 +103,14 @@ func TestPoolSnapshotJSON(t *testing.T) {
 		go func() { _ = p.Do(t.Context(), func(context.Context) error { return errDown }) }()
 		synctest.Wait()
 		assert.ErrorIs(t, p.Do(t.Context(), nothing), bulkhead.ErrDiscarded)
+		pressed := `"pressedSince": "` + time.Now().Format(time.RFC3339Nano) + `"`
 		assert.Equal(t, context.Canceled, p.Do(canceled(t), nothing))
 		time.Sleep(time.Second)
 		synctest.Wait()
 		assert.JSONEq(t, `[{"policy": "works", "side": "client", "per": "policy", "key": "",
 			"granted": 2, "rejected": {"full": 1, "wait_timeout": 0, "open": 0, "draining": 0}, "left": 1, "leaked": 0, "inFlight": 1,
 			"pool": {"core": 1, "max": 1, "backlog": 1, "workers": 1, "active": 1, "abandoned": 1, "idle": 0, "queued": 1,
-				"waitingForRoom": 0, "callerRunning": 0, "peak": 1,
+				"waitingForRoom": 0, "callerRunning": 0, "peak": 1, `+pressed+`,
 				"completed": 1, "failed": 0, "panicked": 0, "callerRun": 0, "fellBack": 0, "discarded": 1}}]`, picture())
 		close(let)
 		require.NoError(t, g.Drain(t.Context()))
@@ -120,7 +121,7 @@ func TestPoolSnapshotJSON(t *testing.T) {
 				{"upToMs": 16, "count": 0}, {"upToMs": 32, "count": 0}, {"upToMs": 64, "count": 0}, {"upToMs": 128, "count": 0},
 				{"upToMs": 256, "count": 0}, {"upToMs": 512, "count": 0}, {"upToMs": 1024, "count": 1}],
 			"pool": {"core": 1, "max": 1, "backlog": 1, "workers": 0, "active": 0, "abandoned": 0, "idle": 0, "queued": 0,
-				"waitingForRoom": 0, "callerRunning": 0, "peak": 1,
+				"waitingForRoom": 0, "callerRunning": 0, "peak": 1, `+pressed+`,
 				"completed": 2, "failed": 1, "panicked": 0, "callerRun": 0, "fellBack": 0, "discarded": 1}}]`, picture())
 	})
 }

@@ -3,6 +3,7 @@ package watertight
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/watertight-go/watertight/bulkhead"
 	"github.com/watertight-go/watertight/policy"
@@ -105,6 +106,10 @@ func (t *poolTask) turnedAway(ctx context.Context, err error) error {
 
 func (t *poolTask) reject(reason policy.Reason, err error) error {
 	c := t.pool.c
+	if reason == policy.ReasonFull {
+		now := time.Now()
+		c.pressure.note(now, now)
+	}
 	rejected := &RejectedError{Policy: c.Policy, Reason: reason, RetryAfter: c.retryAfter(), Err: err}
 	if h := t.pool.g.hooks; h != nil {
 		h.reject(t.hookCtx, RejectEvent{
@@ -126,6 +131,7 @@ func (t *poolTask) tellWait(err error) {
 		return
 	}
 	t.pool.c.noteWait(t.info.Waited)
+	t.pool.c.pressure.note(t.info.Arrived, t.info.Arrived.Add(t.info.Waited))
 	if h := t.pool.g.hooks; h != nil {
 		h.wait(t.hookCtx, WaitEvent{
 			Compartment: t.pool.c.Compartment,

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A pressure remembers since when calls have not found a permit free: they had to wait or
-// were refused. Moments that are less than pressurePause apart are one stretch. Only
+// A pressure remembers since when calls have not found a permit free, or tasks no worker:
+// they had to wait or were refused. Moments that are less than pressurePause apart are one stretch. Only
 // calls that found no permit write here.
 type pressure struct {
 	since atomic.Int64 // when the stretch began, in nanoseconds of Unix time

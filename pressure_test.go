@@ -123,6 +123,41 @@ policies:
 	})
 }
 
+// Of a pool too: by who waited, and by who was refused.
+func TestSnapshotTellsSinceWhenTasksFindNoWorker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := New(nil)
+		defer func() { require.NoError(t, g.Drain(context.Background())) }()
+		pool, err := g.Pool("jobs", bulkhead.PoolConfig{Core: 1, Max: 1, Backlog: 1})
+		require.NoError(t, err)
+		pressed := func() *time.Time { return g.Snapshot().Compartments[0].Pool.PressedSince }
+		work := func(context.Context) (int, error) { time.Sleep(3 * time.Second); return 0, nil }
+
+		began := time.Now()
+		first, err := Submit(pool, t.Context(), work)
+		require.NoError(t, err)
+		assert.Nil(t, pressed(), "the worker is busy, but nobody wanted another")
+		_, err = Submit(pool, t.Context(), work)
+		require.NoError(t, err)
+		_, err = first.Wait(t.Context())
+		require.NoError(t, err)
+		synctest.Wait()
+		require.NotNil(t, pressed())
+		assert.True(t, pressed().Equal(began), "since the one came that had to wait")
+
+		time.Sleep(pressurePause + 1)
+		assert.Nil(t, pressed())
+		for range 2 {
+			_, err = Submit(pool, t.Context(), work)
+			require.NoError(t, err)
+		}
+		_, err = Submit(pool, t.Context(), work)
+		require.ErrorIs(t, err, bulkhead.ErrFull)
+		require.NotNil(t, pressed())
+		assert.True(t, pressed().Equal(time.Now()), "since one was refused")
+	})
+}
+
 // What a refusal pays for it, beside its error.
 func BenchmarkPressure(b *testing.B) {
 	b.ReportAllocs()

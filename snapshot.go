@@ -195,7 +195,7 @@ func (c *compartment) snapshot() CompartmentSnapshot {
 		s.ofBulkhead(c, &l)
 	}
 	if c.pool != nil {
-		s.ofPool(c.pool.Snapshot())
+		s.ofPool(c)
 	}
 	if l.rule != nil && l.rule.Breaker != nil {
 		b := l.breaker.Snapshot()

@@ -35,7 +35,8 @@ func TestSnapshotJSON(t *testing.T) {
 			require.NoError(t, err)
 			return string(text)
 		}
-		policies := `"policies": {"version": "` + g.Policies().Version() + `", "since": "2000-01-01T00:00:00Z", "reloads": 0, "failed": 0}`
+		began := time.Now().Format(time.RFC3339) // wherever the test runs
+		policies := `"policies": {"version": "` + g.Policies().Version() + `", "since": "` + began + `", "reloads": 0, "failed": 0}`
 		assert.JSONEq(t, `{"version": 1, `+policies+`, "compartments": [], "transitions": [], "draining": false, "closed": false}`, picture())
 
 		a, b := admit(t, g, to("a")), admit(t, g, to("a"))
@@ -62,16 +63,16 @@ func TestSnapshotJSON(t *testing.T) {
 				"rejected": {"full": 0, "wait_timeout": 0, "open": 0, "draining": 0}, "left": 0, "leaked": 0, "trips": 1, "inFlight": 0,
 				"breaker": {"state": "open", "failureRate": 50, "slowCallRate": 0, "calls": 2, "openRemainingMs": 501, "overdue": 0, "probesLeft": 0, "attempt": 1,
 					"maxFailureRate": 50, "maxSlowCallRate": 80, "slowCallMs": 1000, "minCalls": 2, "probes": 10, "failed": 1, "slow": 0, "last":
-						{"time": "2000-01-01T00:00:00Z", "policy": "watch", "side": "client", "key": "", "from": "closed", "to": "open", "cause": "failure_rate",
+						{"time": "`+began+`", "policy": "watch", "side": "client", "key": "", "from": "closed", "to": "open", "cause": "failure_rate",
 							"failureRate": 50, "slowCallRate": 0, "calls": 2, "overdue": 0, "openForMs": 1500}}},
 			{"policy": "all", "side": "server", "per": "route", "key": "/", "granted": 1,
 				"rejected": {"full": 0, "wait_timeout": 0, "open": 0, "draining": 0}, "left": 0, "leaked": 0, "inFlight": 1,
 				"bulkhead": {"limit": 2, "inFlight": 1, "queued": 0, "peak": 1, "maxQueue": 1, "maxWaitMs": 1000}},
 			{"policy": "all", "side": "client", "per": "host", "key": "http://a:80", "granted": 2,
 				"rejected": {"full": 1, "wait_timeout": 0, "open": 0, "draining": 0}, "left": 1, "leaked": 0, "inFlight": 2,
-				"bulkhead": {"limit": 2, "inFlight": 2, "queued": 1, "peak": 2, "maxQueue": 1, "maxWaitMs": 1000, "pressedSince": "2000-01-01T00:00:00Z"}}
+				"bulkhead": {"limit": 2, "inFlight": 2, "queued": 1, "peak": 2, "maxQueue": 1, "maxWaitMs": 1000, "pressedSince": "`+began+`"}}
 		], "transitions": [
-			{"time": "2000-01-01T00:00:00Z", "policy": "watch", "side": "client", "key": "", "from": "closed", "to": "open", "cause": "failure_rate",
+			{"time": "`+began+`", "policy": "watch", "side": "client", "key": "", "from": "closed", "to": "open", "cause": "failure_rate",
 				"failureRate": 50, "slowCallRate": 0, "calls": 2, "overdue": 0, "openForMs": 1500}
 		], "draining": false, "closed": false}`, picture())
 

@@ -38,6 +38,7 @@ export class Model {
     this.count = 0; // samples so far
     this.times = new Float64Array(KEEP); // ring: the server's time of each sample
     this.tracks = new Map();
+    this.all = null; // Totals
   }
 
   get now() { return this.count ? this.times[(this.count - 1) % KEEP] : 0; }
@@ -48,12 +49,15 @@ export class Model {
     if (!this.doc || this.doc.instance !== doc.instance || time < this.now) {
       this.tracks.clear();
       this.count = 0;
+      this.all = null;
     }
     const before = this.doc;
     this.doc = doc;
     if (this.count && time === this.now) this.count--; // the same sample again, after a reconnect
     const n = this.count++;
     this.times[n % KEEP] = time;
+    if (!this.all) this.all = new Totals(n);
+    this.all.push(n, doc);
     for (const c of doc.compartments) {
       let t = this.tracks.get(c.id);
       if (!t) this.tracks.set(c.id, t = new Track(n));
@@ -68,6 +72,7 @@ export class Model {
   still() {
     const m = Object.assign(new Model(), { doc: this.doc, count: this.count, times: this.times.slice() });
     for (const [id, t] of this.tracks) m.tracks.set(id, t.still());
+    if (this.all) m.all = this.all.still();
     return m;
   }
 
@@ -106,11 +111,55 @@ export class Model {
     return out;
   }
 
+  // flow returns what happens in a second in all compartments together, those included that came and went, or null
+  // while there is one sample only.
+  flow() {
+    const i = this.all ? this.back(this.all, RATE_WINDOW) : -1;
+    if (i < 0) return null;
+    const n = this.count - 1;
+    const seconds = (this.now - this.times[i % KEEP]) / 1000;
+    const per = (ring) => (ring[n % KEEP] - ring[i % KEEP]) / seconds;
+    return { granted: per(this.all.granted), refused: per(this.all.refused), evicted: per(this.all.evicted) };
+  }
+
   // waits returns P50 and P99 of those who waited in about the last minute: upper ends of buckets, 0 for
   // longer than all of them. null: nobody waited.
   waits(id) {
     const t = this.tracks.get(id);
     return t ? t.percentiles() : null;
+  }
+}
+
+// Totals are what is remembered of all compartments together. They never fall: what is gone with a policy is not
+// taken away again.
+class Totals {
+  constructor(n) {
+    this.from = n; // first sample
+    this.granted = new Float64Array(KEEP);
+    this.refused = new Float64Array(KEEP);
+    this.evicted = new Float64Array(KEEP);
+    this.sum = { granted: 0, refused: 0, evicted: 0 };
+    this.latest = null;
+  }
+
+  push(n, doc) {
+    const now = { granted: 0, refused: 0, evicted: 0 };
+    for (const c of doc.compartments.concat(doc.dropped || [])) {
+      now.granted += c.granted;
+      now.refused += total(c.rejected);
+      now.evicted += c.evicted || 0;
+    }
+    for (const name in now) {
+      if (this.latest) this.sum[name] += Math.max(0, now[name] - this.latest[name]);
+      this[name][n % KEEP] = this.sum[name];
+    }
+    this.latest = now;
+  }
+
+  still() {
+    const t = Object.assign(new Totals(0), this);
+    for (const ring of ['granted', 'refused', 'evicted']) t[ring] = this[ring].slice();
+    return t;
   }
 }
 
@@ -288,11 +337,12 @@ export function cause(t, b) {
 export const OK = 0, NOTE = 1, WARN = 2, BAD = 3, WORST = 4;
 
 // describe says how a compartment is: its level, a word for it, one sentence with the figures, and what to do.
-// first is when its breaker left closed, if that is known.
-export function describe(c, rates, now, track, first) {
+// first is when its breaker left closed, if that is known; doc, what is known of the process.
+export function describe(c, rates, now, track, first, doc = {}) {
   const found = [];
-  if (c.breaker) describeBreaker(c, rates, now, found, first);
-  describeUse(c, rates, now, track, found);
+  if (c.breaker) describeBreaker(c, rates, now, found, first, doc);
+  if (doc.draining) describeDraining(c, rates, found);
+  else describeUse(c, rates, now, track, found, doc);
   if (c.leaked > 0) {
     found.push({ level: NOTE, label: 'Leaks', sentence: `${plural(c.leaked, 'response body', 'response bodies')} never closed; the garbage collector gave the permits back.`,
       hint: 'Find the caller that does not close response bodies: the log has a line for the first.' });
@@ -317,7 +367,7 @@ export function describe(c, rates, now, track, first) {
   return { ...worst, sentence: worst.sentence + more };
 }
 
-function describeBreaker(c, rates, now, found, first) {
+function describeBreaker(c, rates, now, found, first, doc) {
   const b = c.breaker;
   const last = b.last && b.last.to === b.state ? b.last : null;
   const since = last ? ` since ${clock(Date.parse(last.time))}` : '';
@@ -340,7 +390,7 @@ function describeBreaker(c, rates, now, found, first) {
       return;
     }
     case 'forced_open':
-      found.push({ level, label: 'Forced open', sentence: `Held open by the policy: every call is refused.${refused}${observes}`, hint: `Take force: open out of policy ${policyOf(c)} when calls shall pass again.` });
+      found.push({ level, label: 'Forced open', sentence: `Held open by the policies${inForce(doc)}: every call ${observes ? 'would be' : 'is'} refused.${refused}${observes}`, hint: `Take force: open out of policy ${policyOf(c)} when calls shall pass again.` });
       return;
     case 'closed':
       if (b.overdue > 0 && b.slowCallMs) {
@@ -366,9 +416,16 @@ export function secondsUp(ms) { return Math.ceil(ms / 1000) * 1000; }
 
 function near(x, limit) { return limit > 0 && x >= 0.7 * limit; }
 
+// inForce says since when the policies are in force.
+function inForce(doc) { return doc.policies && doc.policies.since ? ` in force since ${clock(Date.parse(doc.policies.since))}` : ''; }
+
+// reached is what the calls of a client's compartment go to.
+function reached(c) { return c.per === 'host' && c.key ? keyOf(c) : 'what these calls reach'; }
+
+function isRoute(c) { return c.per === 'route' && !!c.key; }
+
 function whereToLook(c) {
-  if (c.pool) return 'see what the tasks of this pool wait for.';
-  return c.side === 'client' ? `look at ${keyOf(c) || 'what these calls reach'}: is it up, is it slow, did it just change?` : 'look at what this route itself waits for or fails on: its logs, and the trace of a call.';
+  return c.side === 'client' ? `look at ${reached(c)}: is it up, is it slow, did it just change?` : `look at what ${isRoute(c) ? 'this route itself waits for or fails' : 'these requests wait for or fail'} on: the logs, and the trace of a call.`;
 }
 
 function hintOpen(c, last) {
@@ -384,7 +441,7 @@ function pressed(c, rates) {
   return u.queued > 0 || u.taken > u.limit || r.full > 0 || r.wait_timeout > 0 || Boolean(rates && rates.left > 0);
 }
 
-function describeUse(c, rates, now, track, found) {
+function describeUse(c, rates, now, track, found, doc) {
   if (c.mode === 'observe') return describeObserving(c, rates, found);
   const u = use(c);
   const r = rates ? rates.reasons : null;
@@ -397,27 +454,42 @@ function describeUse(c, rates, now, track, found) {
   const leave = rates && rates.left > 0 ? ` ${rate(rates.left)}/s left before it was their turn.` : '';
   if (u.limit > 0 && u.taken >= u.limit) {
     const began = pressedSince(c);
-    const since = began ? ` Calls wait or are refused since ${clock(began)} (${duration(Math.max(1000, now - began))}).` : track && track.fullSince < now ? ` Full since ${clock(track.fullSince)} at least.` : '';
-    const over = u.taken > u.limit ? ` The limit is below what is in flight: nobody gets in until enough have left.` : '';
+    const since = began ? ` ${c.pool ? 'Tasks' : 'Calls'} wait or are refused since ${clock(began)} (${duration(Math.max(1000, now - began))}).` : track && track.fullSince < now ? ` Full since ${clock(track.fullSince)} at least.` : '';
+    const over = u.taken > u.limit ? ' The limit is below what is in flight: nobody gets in until enough have left.' : '';
     const queue = u.queued || u.places ? `, ${count(u.queued)} waiting${u.places ? ` (room for ${count(u.places)})` : ''}` : '';
     if (pressed(c, rates)) {
-      found.push({ level: refused > 0 ? BAD : WARN, label: 'Full', sentence: `Full: ${count(u.taken)} of ${count(u.limit)} ${u.unit} in use${queue}.${turned}${leave}${since}${over}`, hint: hintFull(c) });
+      found.push({ level: refused > 0 ? BAD : WARN, label: 'Full', sentence: `Full: ${count(u.taken)} of ${count(u.limit)} ${u.unit} in use${queue}.${turned}${leave}${since}${over || held(u, rates, now, track)}`, hint: hintFull(c, now, doc) });
     } else {
-      found.push({ level: NOTE, label: 'Busy', sentence: `${count(u.taken)} of ${count(u.limit)} ${u.unit} in use; nobody has to wait yet.`, hint: hintFull(c) });
+      found.push({ level: NOTE, label: 'Busy', sentence: `${count(u.taken)} of ${count(u.limit)} ${u.unit} in use; nobody has to wait yet.`, hint: hintFull(c, now, doc) });
     }
   } else if (refused > 0) {
-    found.push({ level: BAD, label: 'Refusing', sentence: `${u.limit ? `${count(u.taken)} of ${count(u.limit)} ${u.unit} in use now, but it` : 'It'} was full in the last seconds.${turned}${leave}`, hint: hintFull(c) });
+    found.push({ level: BAD, label: 'Refusing', sentence: `${u.limit ? `${count(u.taken)} of ${count(u.limit)} ${u.unit} in use now, but it` : 'It'} was full in the last seconds.${turned}${leave}`, hint: hintFull(c, now, doc) });
   } else if (u.queued > 0) {
-    found.push({ level: WARN, label: 'Queueing', sentence: `${count(u.queued)} waiting, ${count(u.taken)} of ${count(u.limit)} ${u.unit} in use.${leave}`, hint: hintFull(c) });
+    found.push({ level: WARN, label: 'Queueing', sentence: `${count(u.queued)} waiting, ${count(u.taken)} of ${count(u.limit)} ${u.unit} in use.${leave}`, hint: hintFull(c, now, doc) });
   } else if (u.limit > 1 && u.taken >= 0.8 * u.limit) {
     found.push({ level: NOTE, label: 'Busy', sentence: `${count(u.taken)} of ${count(u.limit)} ${u.unit} in use.`, hint: '' });
   }
   if (rates && rates.other > 0) {
     found.push({ level: WARN, label: 'Refusing', sentence: `Refuses ${rate(rates.other)}/s for a reason that this page is too old to know.`, hint: 'Reload the page.' });
   }
-  if (r && r.draining > 0) {
-    found.push({ level: WARN, label: 'Draining', sentence: `Shutting down: refuses ${rate(r.draining)}/s.`, hint: 'The process is being shut down. If nobody meant that, look at who sent the signal.' });
+}
+
+// describeDraining says who is still inside, which is what a process that shuts down waits for.
+function describeDraining(c, rates, found) {
+  const inside = c.inFlight + use(c).queued;
+  const refuses = rates && rates.reasons.draining > 0 ? `refuses ${rate(rates.reasons.draining)}/s` : '';
+  if (inside > 0) {
+    found.push({ level: WARN, label: 'Draining', sentence: `Shutting down: ${plural(inside, c.pool ? 'task' : 'call')} still inside${refuses && `, ${refuses}`}.`, hint: 'The process ends when these have, or when its time for that is over.' });
+  } else if (refuses) {
+    found.push({ level: NOTE, label: 'Draining', sentence: `Shutting down: ${refuses}.`, hint: '' });
   }
+}
+
+// held says for how long a permit is held, on average. While all are out, so many are granted as come back.
+function held(u, rates, now, track) {
+  if (!rates || !track || now - track.fullSince < RATE_WINDOW) return '';
+  const one = u.unit === 'workers' ? 'A task takes a worker' : 'A permit is held for';
+  return rates.granted > 0 ? ` ${one} ${duration((1000 * u.taken) / rates.granted)} on average.` : ` None of the ${u.unit} came free in the last seconds.`;
 }
 
 // describeObserving says what a policy would have done that turns nobody away, and is never trouble.
@@ -429,30 +501,32 @@ function describeObserving(c, rates, found) {
 }
 
 function pressedSince(c) {
-  if (c.bulkhead && c.bulkhead.pressedSince) return Date.parse(c.bulkhead.pressedSince);
-  return 0;
+  const at = (c.bulkhead || c.pool || {}).pressedSince;
+  return at ? Date.parse(at) : 0;
 }
 
-function hintFull(c) {
-  if (c.pool) return `Tasks come faster than ${count(c.pool.max)} workers do them: see what they wait for, or raise max.`;
-  const slow = c.side === 'client' ? `If ${keyOf(c) || 'the upstream'} answers slower than usual, the cause is there.` : 'If this route answers slower than usual, see what it waits for.';
-  return `${slow} If it does not, more calls come than usual: find the caller, or raise maxConcurrent of policy ${policyOf(c)} if this process has room.`;
+// NEW is for how long policies are new enough to be what has changed.
+const NEW = 15 * 60_000;
+
+function hintFull(c, now, doc) {
+  if (c.pool) return `Tasks come faster than ${plural(c.pool.max, 'worker does', 'workers do')} them: see what they wait for, or raise max.`;
+  const p = doc.policies;
+  const reloaded = p && p.reloads > 0 && now - Date.parse(p.since) < NEW ? `Other policies are${inForce(doc)}: see whether they have lowered this limit. ` : '';
+  const slow = c.side === 'client' ? `If ${reached(c)} answers slower than usual, the cause is there.` : isRoute(c) ? 'If this route answers slower than usual, see what it waits for.' : 'If these requests take longer than usual, see what they wait for.';
+  const more = c.side === 'server' && (c.per === 'header' || c.per === 'host') && c.key ? `more come for ${keyOf(c)} than usual: see who sends them` : 'more calls come than usual: find the caller';
+  return `${reloaded}${slow} If not, ${more}, or raise maxConcurrent of policy ${policyOf(c)} if this process has room.`;
 }
 
-// summary says in a few words how all are: the compartments, and what doc says of the process. level is the worst.
-export function summary(rows, doc = {}) {
-  let open = 0, half = 0, full = 0, pools = 0, queueing = 0, refused = 0, granted = 0, known = false, level = OK;
+// summary says in a few words how all are: the compartments, what doc says of the process, and what happens in a second
+// (see Model.flow), if that is known. level is the worst.
+export function summary(rows, doc = {}, flow = null) {
+  let open = 0, half = 0, full = 0, pools = 0, queueing = 0, level = OK;
   for (const r of rows) {
     const state = r.c.breaker && r.c.mode !== 'observe' ? r.c.breaker.state : '';
     if (state === 'open' || state === 'forced_open') open++;
     if (state === 'half_open') half++;
     const u = use(r.c);
-    if (r.c.mode === 'observe') { /* turns nobody away */ } else if (u.limit > 0 && u.taken >= u.limit) { if (pressed(r.c, r.rates)) { if (r.c.pool) pools++; else full++; } } else if (u.queued > 0) queueing++;
-    if (r.rates) {
-      known = true;
-      refused += r.rates.rejected;
-      granted += r.rates.granted;
-    }
+    if (r.c.mode === 'observe' || doc.draining) { /* nobody waits or is turned away for want of room */ } else if (u.limit > 0 && u.taken >= u.limit) { if (pressed(r.c, r.rates)) { if (r.c.pool) pools++; else full++; } } else if (u.queued > 0) queueing++;
     level = Math.max(level, r.said.level);
   }
   const state = [];
@@ -471,8 +545,11 @@ export function summary(rows, doc = {}) {
   state.push(...process);
   troubled += process.length;
   const steady = state.length ? capital(state.join(', ')) : rows.length ? 'All is well' : 'Nothing has called yet';
-  const flow = known ? `${rate(granted)}/s granted, ${refused >= 0.05 ? `${rate(refused)}/s refused` : 'none refused'}` : '';
-  return { level, troubled, steady, flow, refused, granted, text: refused >= 0.05 ? `${steady}, ${rate(refused)}/s refused` : steady };
+  const refused = flow && flow.refused >= 0.05 ? `${rate(flow.refused)}/s refused` : '';
+  const all = [plural(rows.length, 'compartment')];
+  if (flow) all.unshift(`${rate(flow.granted)}/s granted`, refused || 'none refused');
+  if (flow && flow.evicted >= 1) all.push(`${rate(flow.evicted)}/s of them dropped at rest`);
+  return { level, troubled, steady, flow: all.join(', '), text: refused ? `${steady}, ${refused}` : steady };
 }
 
 function capital(text) { return text[0].toUpperCase() + text.slice(1); }

@@ -285,15 +285,16 @@ function compute() {
     firsts = logic.leftClosed(firstsOf);
   }
   const before = new Map(rows.map((r) => [r.c.id, r]));
+  const draining = !!shown.doc.draining;
   rows = shown.doc.compartments.map((c, at) => {
     const rates = shown.rates(c.id);
     const quiet = !rates || (!rates.granted && !rates.rejected && !rates.left && !rates.observed);
     const old = before.get(c.id);
-    if (quiet && old && old.c === c && old.quiet === quiet && !old.rates === !rates && !old.waits && old.said.level < logic.WARN) {
+    if (quiet && old && old.c === c && old.quiet === quiet && old.draining === draining && !old.rates === !rates && !old.waits && old.said.level < logic.WARN) {
       old.at = at;
       return old; // most of a thousand have nothing to tell
     }
-    return { quiet, c, at, rates, waits: shown.waits(c.id), said: logic.describe(c, rates, shown.now, shown.tracks.get(c.id), c.breaker && firsts.get(logic.breakerID(c))) };
+    return { quiet, draining, c, at, rates, waits: shown.waits(c.id), said: logic.describe(c, rates, shown.now, shown.tracks.get(c.id), c.breaker && firsts.get(logic.breakerID(c)), shown.doc) };
   });
 }
 
@@ -369,10 +370,10 @@ function forgetRows(keep) {
 let announced = '', announcedAt = -Infinity;
 
 function renderSummary() {
-  const s = logic.summary(rows, shown.doc);
+  const s = logic.summary(rows, shown.doc, shown.flow());
   attr($('summary'), 'data-level', s.level);
   set($('headline'), s.text);
-  set($('flow'), `${s.flow}${s.flow ? ', ' : ''}${logic.plural(rows.length, 'compartment')}`);
+  set($('flow'), s.flow);
   document.title = s.troubled ? `(${s.troubled}) watertight` : 'watertight';
   // For whoever listens: what has changed of the state of things, never the rates, and not more often than every 10 s.
   if (s.steady !== announced && performance.now() - announcedAt > 10_000) {
@@ -419,11 +420,12 @@ function renderCards() {
     set(p.side, `${r.c.key ? `policy ${logic.plain(r.c.policy)}, ` : ''}${r.c.side}${r.c.pool ? ' pool' : ' side'}`);
     set(p.sentence, r.said.sentence);
     const b = r.c.breaker, shut = b && b.state !== 'closed' && b.state !== 'disabled';
+    const judged = shut && b.state !== 'forced_open'; // which looks at no figure
     p.hull.hidden = !logic.use(r.c).limit || shut;
     setHull(p.hull, r.c);
     setLeft(p.left, b);
-    setGauge(p.failed, b ? b.failureRate : -1, shut ? b.maxFailureRate : 0);
-    setGauge(p.slow, b ? b.slowCallRate : -1, shut ? b.maxSlowCallRate : 0);
+    setGauge(p.failed, b ? b.failureRate : -1, judged ? b.maxFailureRate : 0);
+    setGauge(p.slow, b ? b.slowCallRate : -1, judged ? b.maxSlowCallRate : 0);
     set(p.what, r.said.hint);
     p.hint.hidden = !r.said.hint;
     return li;
@@ -470,11 +472,11 @@ function renderFoot() {
   attr($('policies'), 'title', p.version);
   const failing = p.failingSince ? `, since ${logic.clock(Date.parse(p.failingSince))}` : '';
   notice('policy-error', !!p.error, 'bad', `The latest policy file is not in force${failing}: the policies of before stay. Mend the file; it is read again by itself.`, p.error);
-  notice('draining', !!shown.doc.draining, '', 'This process is shutting down: new requests are refused.');
+  notice('draining', !!shown.doc.draining, '', 'This process is shutting down: new requests are refused. If nobody meant that, look at who sent the signal.');
   notice('closed', !!shown.doc.closed, 'bad', 'The Guard of this process was closed: these are its last figures.');
   const d = shown.doc.dropped || [];
   $('dropped').hidden = !d.length;
-  set($('dropped'), 'Counted by compartments that were dropped at rest: ' + d.map((c) => `${logic.plain(c.policy)} (${c.side}) ${logic.count(c.granted)} granted, ${logic.count(logic.total(c.rejected))} rejected`).join('; ') + '.');
+  set($('dropped'), 'Counted by compartments that were dropped at rest: ' + d.map((c) => `${logic.plain(c.policy)} (${c.side}) ${logic.count(c.granted)} granted, ${logic.count(logic.total(c.rejected))} rejected, by ${logic.count(c.evicted || 0)} of them`).join('; ') + '.');
 }
 
 function notice(id, there, cls, text, more) {

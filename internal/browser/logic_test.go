@@ -1,8 +1,10 @@
 package browser
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -152,20 +154,38 @@ func TestSentences(t *testing.T) {
 		name        string
 		compartment string
 		rates       string
+		doc         string // of the process
 		want        string // sentence and hint, or parts of them, in this order
 	}{
 		{"an open breaker", `{side: 'client', breaker: {state: 'open', failureRate: 60, slowCallRate: -1, calls: 10, openRemainingMs: 2500, attempt: 1, maxFailureRate: 50,
-			last: {time: '2026-01-01T00:00:00Z', from: 'closed', to: 'open', cause: 'failure_rate', failureRate: 60, calls: 10, openForMs: 5000}}}`, ``,
+			last: {time: '2026-01-01T00:00:00Z', from: 'closed', to: 'open', cause: 'failure_rate', failureRate: 60, calls: 10, openForMs: 5000}}}`, ``, ``,
 			`^Open since \d\d:00:00: 60 % of 10 calls failed, limit 50 %\. Next probe in 3 s\.\|The breaker tries again by itself`},
 		{"an open breaker whose time is over", `{side: 'client', breaker: {state: 'open', failureRate: 60, slowCallRate: -1, calls: 10, openRemainingMs: 0, attempt: 1, maxFailureRate: 50,
-			last: {time: '2026-01-01T00:00:00Z', from: 'closed', to: 'open', cause: 'failure_rate', failureRate: 60, calls: 10, openForMs: 5000}}}`, ``,
+			last: {time: '2026-01-01T00:00:00Z', from: 'closed', to: 'open', cause: 'failure_rate', failureRate: 60, calls: 10, openForMs: 5000}}}`, ``, ``,
 			`limit 50 %\. The next call will be a probe\.`},
-		{"the only permit is in use", `{bulkhead: {limit: 1, inFlight: 1, queued: 0, maxQueue: 0}}`, ``, `^1 of 1 permits in use; nobody has to wait yet\.`},
-		{"callers who give up", `{bulkhead: {limit: 1, inFlight: 1, queued: 0, maxQueue: 9, maxWaitMs: 1000}}`, `left: 4`, `^Full: 1 of 1 permits in use, .* 4/s left before it was their turn\.`},
-		{"a queue that callers leave", `{bulkhead: {limit: 2, inFlight: 1, queued: 1, maxQueue: 9}}`, `left: 4`, `^1 waiting, .* 4/s left before it was their turn\.`},
-		{"a full overflow", `{key: '(overflow)', inFlight: 1, bulkhead: {limit: 1, inFlight: 1, queued: 0, maxQueue: 0}}`, `rejected: 2, reasons: {full: 2, wait_timeout: 0, open: 0, draining: 0}`,
+		{"the only permit is in use", `{bulkhead: {limit: 1, inFlight: 1, queued: 0, maxQueue: 0}}`, ``, ``, `^1 of 1 permits in use; nobody has to wait yet\.`},
+		{"callers who give up", `{bulkhead: {limit: 1, inFlight: 1, queued: 0, maxQueue: 9, maxWaitMs: 1000}}`, `left: 4`, ``, `^Full: 1 of 1 permits in use, .* 4/s left before it was their turn\.`},
+		{"a queue that callers leave", `{bulkhead: {limit: 2, inFlight: 1, queued: 1, maxQueue: 9}}`, `left: 4`, ``, `^1 waiting, .* 4/s left before it was their turn\.`},
+		{"a full overflow", `{key: '(overflow)', inFlight: 1, bulkhead: {limit: 1, inFlight: 1, queued: 0, maxQueue: 0}}`, `rejected: 2, reasons: {full: 2, wait_timeout: 0, open: 0, draining: 0}`, ``,
 			`^Full: .*Keys that found the table of compartments full share this one\.\|Raise maxCompartments of policy p`},
-		{"a pool that is full since the page was opened", `{side: 'client', pool: {max: 2, active: 2, queued: 1, waitingForRoom: 0, backlog: 4}}`, ``, `^Full: 2 of 2 workers in use, 1 waiting \(room for 4\)\.\|`},
+		{"a tenant that floods", `{per: 'header', key: 'globex', bulkhead: {limit: 2, inFlight: 2, queued: 0, maxQueue: 0}}`, `rejected: 9, reasons: {full: 9, wait_timeout: 0, open: 0, draining: 0}`, ``,
+			`\|If these requests take longer than usual, see what they wait for\. If not, more come for globex than usual: see who sends them, or raise maxConcurrent of policy p`},
+		{"a route", `{per: 'route', key: '/x', bulkhead: {limit: 2, inFlight: 2, queued: 0, maxQueue: 0}}`, `rejected: 9, reasons: {full: 9, wait_timeout: 0, open: 0, draining: 0}`, ``,
+			`\|If this route answers slower than usual, see what it waits for\. If not, more calls come than usual: find the caller`},
+		{"a host", `{side: 'client', per: 'host', key: 'https://x:443', bulkhead: {limit: 2, inFlight: 2, queued: 0, maxQueue: 0}}`, `rejected: 9, reasons: {full: 9, wait_timeout: 0, open: 0, draining: 0}`, ``,
+			`\|If https://x:443 answers slower than usual, the cause is there\. If not, more calls come than usual`},
+		{"a limit that was lowered", `{bulkhead: {limit: 2, inFlight: 5, queued: 1, maxQueue: 9}}`, ``, `{policies: {reloads: 1, since: '2026-01-01T00:00:00Z'}}`,
+			`^Full: 5 of 2 .*nobody gets in until enough have left\.\|Other policies are in force since \d\d:00:00: see whether they have lowered this limit\. If these requests`},
+		{"a limit of long ago", `{bulkhead: {limit: 2, inFlight: 2, queued: 1, maxQueue: 9}}`, ``, `{policies: {reloads: 1, since: '2025-12-31T23:00:00Z'}}`, `\|If these requests`},
+		{"a breaker that the policy holds open", `{side: 'client', breaker: {state: 'forced_open'}}`, `rejected: 4, reasons: {full: 0, wait_timeout: 0, open: 4, draining: 0}`, `{policies: {reloads: 1, since: '2026-01-01T00:00:00Z'}}`,
+			`^Held open by the policies in force since \d\d:00:00: every call is refused\. Refuses 4/s\.\|Take force: open out of policy p`},
+		{"who is inside while the process ends", `{inFlight: 2, bulkhead: {limit: 2, inFlight: 2, queued: 0, maxQueue: 0}}`, `rejected: 9, reasons: {full: 3, wait_timeout: 0, open: 0, draining: 6}`, `{draining: true}`,
+			`^Shutting down: 2 calls still inside, refuses 6/s\.\|The process ends when these have`},
+		{"tasks are, too", `{inFlight: 1, side: 'client', pool: {max: 1, active: 1, queued: 2, waitingForRoom: 0, backlog: 4}}`, ``, `{draining: true}`, `^Shutting down: 3 tasks still inside\.\|`},
+		{"nobody is inside while the process ends", `{bulkhead: {limit: 2, inFlight: 0, queued: 0, maxQueue: 0}}`, `rejected: 6, reasons: {full: 0, wait_timeout: 0, open: 0, draining: 6}`, `{draining: true}`, `^Shutting down: refuses 6/s\.\|$`},
+		{"since when tasks wait", `{side: 'client', pool: {max: 2, active: 2, queued: 1, waitingForRoom: 0, backlog: 4, pressedSince: '2025-12-31T23:59:00Z'}}`, ``, ``,
+			`^Full: .* Tasks wait or are refused since \d\d:59:00 \(63 s\)\.\|Tasks come faster than 2 workers do them`},
+		{"a pool that is full since the page was opened", `{side: 'client', pool: {max: 2, active: 2, queued: 1, waitingForRoom: 0, backlog: 4}}`, ``, ``, `^Full: 2 of 2 workers in use, 1 waiting \(room for 4\)\.\|`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			assert.Regexp(t, tt.want, logic[string](tb.in(t), `
@@ -174,10 +194,59 @@ func TestSentences(t *testing.T) {
 				const rates = { granted: 1, left: 0, observed: 0, rejected: 0, other: 0, reasons: { full: 0, wait_timeout: 0, open: 0, draining: 0 }, `+tt.rates+` };
 				const model = new l.Model();
 				model.take({ version: 1, instance: 'one', time: '2026-01-01T00:00:02.5Z', compartments: [c], transitions: [] });
-				const said = l.describe(c, rates, model.now, model.tracks.get('x'));
+				const said = l.describe(c, rates, model.now, model.tracks.get('x'), undefined, `+cmp.Or(tt.doc, "{}")+`);
 				return said.sentence + '|' + said.hint;`))
 		})
 	}
+}
+
+// While all permits are out, so many are granted as come back: that tells how long each is
+// held, or that none comes back.
+func TestHowLongPermitsAreHeld(t *testing.T) {
+	tb := openLogic(t)
+	for _, tt := range []struct{ name, samples, granted, want string }{
+		{"full all the while", `10`, `5`, ` A permit is held for 400 ms on average.`},
+		{"none comes back", `10`, `0`, ` None of the permits came free in the last seconds.`},
+		{"full since a moment ago, so what was granted filled it", `3`, `5`, ``},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got := logic[string](tb.in(t), `
+				const steps = Array.from({ length: `+tt.samples+` }, (_, i) => [i, { granted: `+tt.granted+` * i, inFlight: 2, bulkhead: { limit: 2, inFlight: 2, queued: 1, maxQueue: 9 } }]);`+model+`
+				return l.describe(model.doc.compartments[0], model.rates('x'), model.now, model.tracks.get('x')).sentence;`)
+			const before = "Full: 2 of 2 permits in use, 1 waiting (room for 9)."
+			assert.Contains(t, got, before)
+			assert.Regexp(t, regexp.QuoteMeta(before)+`( Full since [\d:]+ at least\.)?`+regexp.QuoteMeta(tt.want)+"$", got)
+		})
+	}
+}
+
+// What all compartments do together has the calls of those that came and went, and does not
+// fall when a policy goes.
+func TestFlow(t *testing.T) {
+	tb := openLogic(t)
+	for _, tt := range []struct{ name, docs, want string }{
+		{"one sample says nothing", `[[0, [5]]]`, `null`},
+		{"a compartment that came", `[[0, [5]], [1, [5, 3]]]`, `[3, 0, 0]`},
+		{"some came and went", `[[0, [5], 100, 7], [1, [5], 250, 9]]`, `[150, 0, 2]`},
+		{"one that is dropped takes its calls along", `[[0, [5, 100], 0, 0], [1, [6], 100, 1]]`, `[1, 0, 1]`},
+		{"a policy that goes", `[[0, [5, 100]], [1, [7]], [2, [9]]]`, `[1, 0, 0]`},
+		{"the same sample again", `[[0, [5]], [1, [8]], [1, [8]]]`, `[3, 0, 0]`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got := logic[json.RawMessage](tb.in(t), `
+				const model = new l.Model();
+				for (const [at, granted, gone, evicted] of `+tt.docs+`) model.take({
+					version: 1, instance: 'one', time: new Date(1.7e12 + at * 1000).toISOString(), transitions: [],
+					compartments: granted.map((n, i) => ({ id: 'x' + i, policy: 'p', side: 'server', per: 'route', key: 'x' + i, granted: n, rejected: {}, left: 0, inFlight: 0 })),
+					dropped: evicted === undefined ? undefined : [{ granted: gone, rejected: {}, evicted }],
+				});
+				const f = model.still().flow();
+				return f && [f.granted, f.refused, f.evicted];`)
+			assert.JSONEq(t, tt.want, string(got))
+		})
+	}
+	assert.Equal(t, "150/s granted, none refused, 1 compartment, 12/s of them dropped at rest",
+		logic[string](tb, `return l.summary([{ c: { policy: 'p', side: 'server' }, said: { level: l.OK } }], {}, { granted: 150, refused: 0, evicted: 12 }).flow;`))
 }
 
 // Policies that are not in force, or a process that ends, are not well, whatever the
@@ -222,7 +291,7 @@ func TestInUseIsNotYetFull(t *testing.T) {
 				const model = new l.Model();
 				model.take({ version: 1, instance: 'one', time: '2026-01-01T00:00:02.5Z', compartments: [c], transitions: [] });
 				const said = l.describe(c, rates, model.now, model.tracks.get('x'));
-				return said.level + ' ' + said.label + ' ' + l.summary([{ c, rates, said }]).text;`))
+				return said.level + ' ' + said.label + ' ' + l.summary([{ c, rates, said }], {}, { granted: 1, refused: rates.rejected, evicted: 0 }).text;`))
 		})
 	}
 }
@@ -266,11 +335,13 @@ func TestSaysSomethingOfAnything(t *testing.T) {
 		}
 		const bad = [];
 		for (const c of all) for (const r of [null, rates]) {
-			const said = l.describe(c, r, Date.parse('2026-01-01T00:00:10Z'), undefined);
-			const text = said.label + '|' + said.sentence + '|' + said.hint;
-			if (/undefined|NaN|null|Infinity|\[object|-1/.test(text) || !said.label || !said.sentence || !(said.level >= 0 && said.level <= 4)) bad.push(text);
-			const sum = l.summary([{ c, rates: r, said }]);
-			if (/undefined|NaN|null|Infinity|\[object|-1/.test(sum.text + sum.steady + sum.flow)) bad.push(sum.text);
+			for (const doc of [{}, { draining: true }, { policies: { reloads: 1, since: '2026-01-01T00:00:05Z' } }]) {
+				const said = l.describe(c, r, Date.parse('2026-01-01T00:00:10Z'), undefined, undefined, doc);
+				const text = said.label + '|' + said.sentence + '|' + said.hint;
+				if (/undefined|NaN|null|Infinity|\[object|-1/.test(text) || !said.label || !said.sentence || !(said.level >= 0 && said.level <= 4)) bad.push(text);
+				const sum = l.summary([{ c, rates: r, said }], {}, r && { granted: 1, refused: 4, evicted: 2 });
+				if (/undefined|NaN|null|Infinity|\[object|-1/.test(sum.text + sum.steady + sum.flow)) bad.push(sum.text);
+			}
 		}
 		return [...new Set(bad)];`)
 	require.Empty(t, odd)

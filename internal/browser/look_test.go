@@ -40,6 +40,16 @@ func TestFitsEveryScreen(t *testing.T) {
 				assert.LessOrEqual(t, eval[int](tb, `document.documentElement.scrollWidth`), int(v.width), "details: %t: %s", details, wide)
 			}
 			tb.click("#details .close")
+			// The longest word for a state is not cut off.
+			assert.True(t, eval[bool](tb, `((badge) => {
+				const longest = badge.parentElement.appendChild(badge.cloneNode(true));
+				longest.lastChild.textContent = 'Forced open';
+				badge.hidden = true;
+				const fits = longest.getBoundingClientRect().right <= badge.parentElement.getBoundingClientRect().right;
+				badge.hidden = false;
+				longest.remove();
+				return fits;
+			})(document.querySelector('#rows td.state .badge'))`))
 			tb.keep(name + ".png")
 			ground := eval[float64](tb, brightness)
 			if v.dark {

@@ -133,19 +133,22 @@ func defaultPort(scheme string) string {
 // empty if there is none. Whatever has colons and is not of that form is a name.
 func splitHost(host string) (name, port string) {
 	name = host
-	switch colon := strings.LastIndexByte(host, ':'); {
+	switch colon := strings.IndexByte(host, ':'); {
 	case strings.HasPrefix(host, "["):
 		end := strings.IndexByte(host, ']')
 		if end == len(host)-1 {
 			name = host[1:end]
-		} else if end > 0 && colon == end+1 {
-			name, port = host[1:end], host[colon+1:]
+		} else if end > 0 && strings.LastIndexByte(host, ':') == end+1 {
+			name, port = host[1:end], host[end+2:]
 		}
-	case colon >= 0 && strings.IndexByte(host, ':') == colon:
+	case colon >= 0 && strings.LastIndexByte(host, ':') == colon:
 		name, port = host[:colon], host[colon+1:]
 	}
 	for len(port) > 1 && port[0] == '0' {
 		port = port[1:]
 	}
-	return strings.TrimRight(name, "."), port
+	for strings.HasSuffix(name, ".") {
+		name = name[:len(name)-1]
+	}
+	return name, port
 }

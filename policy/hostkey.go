@@ -81,8 +81,10 @@ func isPlainName(name string) bool {
 }
 
 func appendLower(dst []byte, s string, limit int) []byte {
-	for i := range min(len(s), limit) {
-		dst = append(dst, toLower(s[i]))
+	start := len(dst)
+	dst = append(dst, s[:min(len(s), limit)]...)
+	for i := start; i < len(dst); i++ {
+		dst[i] = toLower(dst[i])
 	}
 	return dst
 }

@@ -18,9 +18,10 @@ import (
 type held struct {
 	call watertight.Call
 
-	// once gives the right to touch call. A flag would do for that, but then
-	// Close could return while the end of the context is still at it on another
-	// goroutine, and the closer's next call be refused because of this one.
+	// once gives the right to touch call, if there is disarm. Without, only the body
+	// comes, and when that has gone, the garbage collector. A flag would do for the
+	// right, but then Close could return while the end of the context is still at it on
+	// another goroutine, and the closer's next call be refused because of this one.
 	once    sync.Once
 	disarm  func() bool // ends the watch of the context; nil: none
 	abandon func()      // abandoned, made once
@@ -44,10 +45,10 @@ var watches = sync.Pool{New: func() any {
 }}
 
 // hold returns resp with its body wrapped so that call is released when it ends.
-func hold(ctx context.Context, resp *http.Response, call watertight.Call) *http.Response {
+func hold(ctx context.Context, resp *http.Response, call *watertight.Call) *http.Response {
 	watched := watches.Get().(*watch)
 	h := watched.held
-	h.call = call
+	h.call = *call
 	b := &body{rc: resp.Body, watch: watched}
 	out := resp
 	if resp.ProtoMajor > 1 {
@@ -94,20 +95,25 @@ type writeCloser interface{ CloseWrite() error }
 // ended releases the call at the end of the body. err is what Call.SettleBody wants.
 // It reports whether nobody else will come to h.
 func (h *held) ended(err error) (alone bool) {
+	if h.disarm == nil {
+		h.release(err)
+		return true
+	}
 	h.once.Do(func() {
-		alone = h.disarm == nil || h.disarm()
-		h.call.SettleBody(err)
-		h.call.Release()
+		alone = h.disarm()
+		h.release(err)
 	})
 	return alone
 }
 
+func (h *held) release(err error) {
+	h.call.SettleBody(err)
+	h.call.Release()
+}
+
 // abandoned releases the call at the end of the context.
 func (h *held) abandoned() {
-	h.once.Do(func() {
-		h.call.SettleBody(nil)
-		h.call.Release()
-	})
+	h.once.Do(func() { h.release(nil) })
 }
 
 // dropped releases the call of a body that nobody can close any more. Hooks and loggers

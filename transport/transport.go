@@ -141,7 +141,7 @@ func (t *Transport) send(r *http.Request, call *watertight.Call) (resp *http.Res
 	} else {
 		call.Responded(resp.StatusCode)
 	}
-	return hold(r.Context(), resp, *call), nil
+	return hold(r.Context(), resp, call), nil
 }
 
 // bodiless reports whether the response has no body by protocol. The clients

@@ -148,9 +148,11 @@ func (g *generation) enter(buf []byte, req *policy.Request, r *policy.Rule, patt
 	return seat{c, c.limits.Load()}, changes
 }
 
-func (c *compartment) unpin() {
+// unpin ends the pin of one call, which has held nothing since at, counted from start;
+// 0: since now.
+func (c *compartment) unpin(at time.Duration) {
 	if c.table != nil {
-		c.table.release(c)
+		c.table.release(c, at)
 	}
 }
 

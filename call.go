@@ -36,7 +36,8 @@ type Call struct {
 	answered time.Duration // how long the call proper took until its answer began, if it has: see Answering
 	status   int           // of an answer whose outcome SettleBody is to file; 0: none
 
-	left *compartment // of a call that was not admitted because its caller left
+	ended time.Duration // when the permit was given back, from start; 0: nobody has looked
+	left  *compartment  // of a call that was not admitted because its caller left
 
 	ticket   uint32          // among the faults of breaker, while the call may become overdue; 0: not there
 	judged   breaker.Outcome // by Judge; 0: not
@@ -118,8 +119,9 @@ func (c *Call) release(leaked bool) {
 	defer c.depart()
 	c.giveBack()
 	c.tellTimedOut()
-	if h := c.g.hooks; h != nil && c.bulkhead.taken() {
-		h.release(&c.granted, c.bulkhead.Compartment, leaked)
+	if h := c.g.hooks; h != nil && !c.granted.none() {
+		c.ended = time.Since(start)
+		h.release(&c.granted, c.bulkhead.Compartment, c.ended, leaked)
 	}
 }
 
@@ -145,10 +147,10 @@ func (c *Call) giveBack() {
 // and Drain, for which the call's hooks are part of it, may return.
 func (c *Call) depart() {
 	if c.bulkhead.taken() {
-		c.bulkhead.unpin()
+		c.bulkhead.unpin(c.ended)
 	}
 	if c.breaker.taken() && c.breaker.compartment != c.bulkhead.compartment {
-		c.breaker.unpin()
+		c.breaker.unpin(c.ended)
 	}
 	if c.gated {
 		c.side.gate.leave()

@@ -41,7 +41,7 @@ type compartment struct {
 
 	// What follows belongs to the table and its lock.
 	refs       int           // calls that hold the compartment, queued ones included
-	leftAt     time.Duration // when refs fell to 0, while listed
+	leftAt     time.Duration // since when no call has held anything, while listed
 	rest       uint64        // number of its latest stay in the list, from 1
 	prev, next *compartment
 	listed     bool // in the table's list of those that no call holds

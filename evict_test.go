@@ -56,6 +56,32 @@ func TestHooksHearOfEvictions(t *testing.T) {
 	})
 }
 
+// A compartment rests when nothing is in flight in it, however long a hook takes to hear
+// of that; while the hook runs, it stays.
+func TestRestBeginsWithThePermitsReturn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var told []string
+		slow := watertight.WithHooks(watertight.Hooks{
+			Release: func(_ context.Context, e watertight.ReleaseEvent) {
+				if e.Key == "/a" {
+					time.Sleep(10 * time.Second)
+				}
+			},
+		})
+		g := guard(t, twoKeys, slow, tableHooks(&told))
+		a := admit(t, g, on("/a"))
+		go a.Release()
+		synctest.Wait()
+		b := admit(t, g, on("/b"))
+		admit(t, g, on("/c")).Release()
+		require.Equal(t, []string{"overflow p (overflow) true 2"}, told)
+		time.Sleep(11 * time.Second)
+		admit(t, g, on("/c")).Release()
+		require.Equal(t, []string{"evict p server /a bound 11s", "overflow p (overflow) false 2"}, told[1:])
+		b.Release()
+	})
+}
+
 // What begins is told once, however many keys share, and so is the end; a key that finds
 // its compartment says nothing of either.
 func TestHooksHearOfTheOverflow(t *testing.T) {

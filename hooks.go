@@ -289,8 +289,8 @@ func (gs *grants) of(set int) context.Context {
 
 func (gs *grants) none() bool { return gs.first == nil && gs.others == nil }
 
-// start is where grants are timed from: a span since then is one word, and telling it
-// costs less than the time of day.
+// start is where grants and rests are timed from: a span since then is one word, and
+// telling it costs less than the time of day.
 var start = time.Now()
 
 // grant returns the context that the call runs under, whether a hook made a new
@@ -320,12 +320,10 @@ func (h *hookSets) grant(ctx context.Context, e GrantEvent) (_ context.Context, 
 	return ctx, derived, gs
 }
 
-// release tells of a permit given back, by whichever Grants were told of it.
-func (h *hookSets) release(gs *grants, c Compartment, leaked bool) {
-	if gs.none() {
-		return
-	}
-	e := ReleaseEvent{Compartment: c, Held: time.Since(start) - gs.at, Leaked: leaked}
+// release tells whichever Grants were told of it of a permit given back at now, counted
+// from start. Where gs is none, it need not be called.
+func (h *hookSets) release(gs *grants, c Compartment, now time.Duration, leaked bool) {
+	e := ReleaseEvent{Compartment: c, Held: now - gs.at, Leaked: leaked}
 	for i := len(h.sets) - 1; i >= 0; i-- {
 		ctx := gs.of(i)
 		if ctx == nil {

@@ -100,14 +100,14 @@ func (c *Call) dropEntered() {
 
 func (c *Call) leaveBreaker() {
 	if c.breaker.compartment != c.bulkhead.compartment { // there is one pin for both
-		c.breaker.unpin()
+		c.breaker.unpin(0)
 	}
 	c.breaker = seat{}
 }
 
 func (c *Call) leaveBulkhead() {
 	if c.bulkhead.compartment != c.breaker.compartment {
-		c.bulkhead.unpin()
+		c.bulkhead.unpin(0)
 	}
 	c.bulkhead = seat{}
 }

@@ -68,8 +68,8 @@ func (t *poolTask) begin() (context.Context, grants) {
 
 // end is the last that a task does.
 func (t *poolTask) end(gs grants) {
-	if h := t.pool.g.hooks; h != nil {
-		h.release(&gs, t.pool.c.Compartment, false)
+	if h := t.pool.g.hooks; h != nil && !gs.none() {
+		h.release(&gs, t.pool.c.Compartment, time.Since(start), false)
 	}
 }
 

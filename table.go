@@ -29,9 +29,8 @@ import (
 type table struct {
 	side   policy.Side
 	per    policy.Per
-	header string    // of policy.PerHeader
-	told   bool      // somebody wants to be told of changes
-	origin time.Time // instants below are durations since then
+	header string // of policy.PerHeader
+	told   bool   // somebody wants to be told of changes
 	build  func(was, r *policy.Rule, s policy.Side, key string) *compartment
 
 	mu   sync.Mutex   // guards the fields below, and the table's fields of every compartment in it
@@ -54,7 +53,7 @@ type table struct {
 // newTable returns an empty table. Its compartments come from build, which is called
 // under the lock.
 func newTable(r *policy.Rule, s policy.Side, max int, idle time.Duration, build func(was, r *policy.Rule, s policy.Side, key string) *compartment) *table {
-	return &table{side: s, per: r.PerOn(s), header: r.Header, rule: r, max: max, idle: idle, origin: time.Now(), build: build, byKey: make(map[string]*compartment)}
+	return &table{side: s, per: r.PerOn(s), header: r.Header, rule: r, max: max, idle: idle, build: build, byKey: make(map[string]*compartment)}
 }
 
 // divides reports whether r divides its calls as the table does.
@@ -109,7 +108,7 @@ func (t *table) pinLocked(c *compartment) {
 // call holds a compartment and no reload changes it, its breaker neither leaves the
 // closed state nor comes back to it.
 func (t *table) insert(key []byte) (_ *compartment, changes []tableChange) {
-	now := time.Since(t.origin)
+	now := time.Since(start)
 	for {
 		c, other, overflow := t.insertIfRoom(key, now)
 		if c != nil {
@@ -227,14 +226,17 @@ func (t *table) buildLocked(key string) *compartment {
 	return c
 }
 
-// release ends the pin of one acquire. The clock is read in any case, since that
-// keeps it out of the critical section: measured, a gain where many calls leave.
-func (t *table) release(c *compartment) {
-	now := time.Since(t.origin)
+// release ends the pin of one acquire, as unpin says. The clock is read in any case,
+// since that keeps it out of the critical section: measured, a gain where many calls
+// leave.
+func (t *table) release(c *compartment, at time.Duration) {
+	if at == 0 {
+		at = time.Since(start)
+	}
 	t.mu.Lock()
 	c.refs--
 	if c.refs == 0 && c != t.overflow {
-		t.listLocked(c, now)
+		t.listLocked(c, at)
 	}
 	t.mu.Unlock()
 }
@@ -258,7 +260,7 @@ func (t *table) listLocked(c *compartment, now time.Duration) {
 // relist begins a rest for all that no call holds. After a reload what their breakers
 // said before is worth nothing: they may have none any more, or another.
 func (t *table) relist() {
-	now := time.Since(t.origin)
+	now := time.Since(start)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, c := range t.byKey {

@@ -107,8 +107,8 @@
 // All but those of the policies as a whole have watertight.policy and watertight.side,
 // and watertight.key where it is a route or a host. The key of a policy with per: header
 // may be a secret: its compartments are added up, with what those had counted that were
-// dropped, and their rates are left out. The rest is recorded as it happens, by policy
-// and side alone:
+// dropped, and their rates are left out. Only that of the keys beyond the table has a
+// watertight.key, (overflow). The rest is recorded as it happens, by policy and side alone:
 //
 //	watertight.bulkhead.wait_time    histogram, in seconds, of the calls that had to wait
 //	watertight.bulkhead.use_time     histogram, in seconds, from grant to release

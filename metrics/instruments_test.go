@@ -174,6 +174,20 @@ func TestMetricsDoNotTellTenants(t *testing.T) {
 	assert.Equal(t, 2.0, got["breaker.state{policy=p,side=server,state=closed}"])
 }
 
+// Whoever watches sees that tenants share a compartment, though not which.
+func TestMetricsTellTenantsThatOverflow(t *testing.T) {
+	m := newMeters(t, "version: 1\ndefaults: {maxCompartments: 1}\npolicies: [{name: p, side: server, per: header:X-Key, bulkhead: {maxConcurrent: 5}}]\n")
+	for _, tenant := range []string{"a", "b", "c"} {
+		c, err := m.guard.Admit(t.Context(), &policy.Request{Side: policy.Server, Header: map[string][]string{"X-Key": {tenant}}})
+		require.NoError(t, err)
+		defer c.Release()
+	}
+	got := m.read()
+	assert.Equal(t, 1.0, got["calls{policy=p,result=granted,side=server}"])
+	assert.Equal(t, 2.0, got["calls{key=(overflow),policy=p,result=granted,side=server}"])
+	assert.Equal(t, 5.0, got["bulkhead.limit{key=(overflow),policy=p,side=server}"])
+}
+
 // The series of a compartment go with it.
 func TestMetricsVanishWithTheirCompartment(t *testing.T) {
 	m := newMeters(t, "version: 1\ndefaults: {maxCompartments: 1}\npolicies: [{name: p, side: client, bulkhead: {maxConcurrent: 1}}]\n")

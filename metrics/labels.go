@@ -20,13 +20,17 @@ const stateKey = attribute.Key("watertight.state")
 // versionKey is which policies are in force: the digest of their file.
 const versionKey = attribute.Key("watertight.policy.version")
 
+// overflowKey is the key of the compartment that keys share when their table is full.
+const overflowKey = "(overflow)"
+
 // grantedResult is the result of a call that was let in.
 const grantedResult = "granted"
 
 // labels are the attributes of one compartment's metrics: policy and side, and the key
 // where it comes from the router or is a host, of which the table of compartments
 // bounds the number. Any other key may be a secret; the compartments of a policy with
-// such keys share their labels, and what is observed for each is added up.
+// such keys share their labels, and what is observed for each is added up. Only that of
+// the keys beyond the table is told apart, which is there as long as the policy is.
 type labels struct {
 	attributes []attribute.KeyValue
 	shared     bool
@@ -39,7 +43,11 @@ func newLabels(c *watertight.CompartmentSnapshot) labels {
 	case policy.PerRoute.String(), policy.PerHost.String():
 		l.attributes = append(l.attributes, keyKey.String(keyText(c.Key)))
 	case policy.PerHeader.String():
-		l.shared = true
+		if c.Key == overflowKey {
+			l.attributes = append(l.attributes, keyKey.String(c.Key))
+		} else {
+			l.shared = true
+		}
 	}
 	return l
 }

@@ -61,3 +61,16 @@ func TestUnannouncedTrailers(t *testing.T) {
 		})
 	}
 }
+
+// Whoever measures requests by their routes finds that of a refused one too.
+func TestRefusedRequestHasItsRoute(t *testing.T) {
+	mux := http.NewServeMux()
+	var h http.Handler
+	refused := httptest.NewRequest("GET", "/users/8", nil)
+	mux.HandleFunc("GET /users/{id}", func(http.ResponseWriter, *http.Request) {
+		assert.Equal(t, http.StatusServiceUnavailable, do(h, refused).Code)
+	})
+	h = middleware.New(guard(t, "version: 1\npolicies: [{name: p, side: server, bulkhead: {maxConcurrent: 1}}]\n"))(mux)
+	assert.Equal(t, http.StatusOK, do(h, httptest.NewRequest("GET", "/users/7", nil)).Code)
+	assert.Equal(t, "GET /users/{id}", refused.Pattern)
+}

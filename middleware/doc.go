@@ -65,7 +65,9 @@
 // The request is the one that the middleware got, or a copy of it if its
 // context needs an addition: by a hook, or because the Guard wraps several
 // handlers and must know the request again. What the handler leaves on the copy,
-// such as Pattern, path values and parsed forms, is copied back.
+// such as Pattern, path values and parsed forms, is copied back. A refused request
+// gets its route as Pattern if a router is known, so that whoever measures further out
+// knows it by that.
 //
 // # One Guard, several handlers
 //

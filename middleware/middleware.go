@@ -71,6 +71,9 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			// must not take an empty answer for a success.
 			rejected = call.Left(err)
 		}
+		if req.Route != "" {
+			r.Pattern = req.Route // as if the router had seen it: who measures by route reads it
+		}
 		h.refuse(w, r, rejected)
 		return
 	}

@@ -101,7 +101,7 @@ export class Model {
     const n = this.count - 1;
     const seconds = (this.now - this.times[i % KEEP]) / 1000;
     const per = (ring) => (ring[n % KEEP] - ring[i % KEEP]) / seconds;
-    const out = { granted: per(t.granted), left: per(t.left), observed: per(t.observed), rejected: per(t.refused), reasons: {}, other: 0 };
+    const out = { from: this.times[i % KEEP], granted: per(t.granted), left: per(t.left), observed: per(t.observed), rejected: per(t.refused), reasons: {}, other: 0 };
     out.other = out.rejected;
     REASONS.forEach((r, k) => {
       out.reasons[r] = per(t.rejected[k]);
@@ -487,9 +487,9 @@ function describeDraining(c, rates, found) {
 
 // held says for how long a permit is held, on average. While all are out, so many are granted as come back.
 function held(u, rates, now, track) {
-  if (!rates || !track || now - track.fullSince < RATE_WINDOW) return '';
+  if (!rates || !track || !(track.fullSince <= rates.from) || now - rates.from < 2000) return '';
   const one = u.unit === 'workers' ? 'A task takes a worker' : 'A permit is held for';
-  return rates.granted > 0 ? ` ${one} ${duration((1000 * u.taken) / rates.granted)} on average.` : ` None of the ${u.unit} came free in the last seconds.`;
+  return rates.granted > 0 ? ` ${one} ${duration((1000 * u.taken) / rates.granted)} on average.` : ` None of the ${u.unit} came free in the last ${duration(now - rates.from)}.`;
 }
 
 // describeObserving says what a policy would have done that turns nobody away, and is never trouble.

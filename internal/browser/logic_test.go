@@ -205,13 +205,16 @@ func TestSentences(t *testing.T) {
 func TestHowLongPermitsAreHeld(t *testing.T) {
 	tb := openLogic(t)
 	for _, tt := range []struct{ name, samples, granted, want string }{
+		{"the page was opened when it was full", `3`, `5`, ` A permit is held for 400 ms on average.`},
 		{"full all the while", `10`, `5`, ` A permit is held for 400 ms on average.`},
-		{"none comes back", `10`, `0`, ` None of the permits came free in the last seconds.`},
-		{"full since a moment ago, so what was granted filled it", `3`, `5`, ``},
+		{"none comes back", `10`, `0`, ` None of the permits came free in the last 5 s.`},
+		{"the page was opened a moment ago", `2`, `5`, ``},
+		{"full since a moment ago, so what was granted filled it", `6, free: 3`, `5`, ``},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got := logic[string](tb.in(t), `
-				const steps = Array.from({ length: `+tt.samples+` }, (_, i) => [i, { granted: `+tt.granted+` * i, inFlight: 2, bulkhead: { limit: 2, inFlight: 2, queued: 1, maxQueue: 9 } }]);`+model+`
+				const of = { length: `+tt.samples+` };
+				const steps = Array.from(of, (_, i) => [i, { granted: `+tt.granted+` * i, inFlight: 2, bulkhead: { limit: 2, inFlight: i < of.free ? 1 : 2, queued: 1, maxQueue: 9 } }]);`+model+`
 				return l.describe(model.doc.compartments[0], model.rates('x'), model.now, model.tracks.get('x')).sentence;`)
 			const before = "Full: 2 of 2 permits in use, 1 waiting (room for 9)."
 			assert.Contains(t, got, before)

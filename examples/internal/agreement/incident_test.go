@@ -37,6 +37,7 @@ policies:
   - {name: trial, side: server, match: [{path: /trial}], per: policy, mode: observe, bulkhead: {maxConcurrent: 1}}
   - {name: shadow, side: server, match: [{path: /shadow}], per: policy, mode: observe, breaker: {minCalls: 4, openFor: 1h}}
   - {name: tenants, side: server, match: [{path: /tenants}], per: header:X-Tenant, bulkhead: {maxConcurrent: 1}}
+  - {name: ends, side: server, match: [{path: /ends}], per: policy, bulkhead: {maxConcurrent: 9}}
   - {name: payments, side: client, match: [{path: /payments}], bulkhead: {maxConcurrent: 3}}
   - {name: patient, side: client, match: [{path: /patient}], bulkhead: {maxConcurrent: 1, maxQueue: 100, maxWait: 25s}}
   - {name: shaky, side: client, match: [{path: /shaky}], bulkhead: {maxConcurrent: 5}, breaker: {minCalls: 4, openFor: 50ms, halfOpen: {calls: 2}}}
@@ -95,6 +96,7 @@ func (g *gate) pass() {
 func newIncident(t *testing.T, wt *watertight.Guard) *incident {
 	in := &incident{t: t, wt: wt, books: newBooks(), gates: map[string]*gate{}}
 	mux := http.NewServeMux()
+	in.gates["/ends"] = newGate()
 	for _, path := range []string{"/orderly", "/hasty", "/trial", "/tenants", "/patient"} {
 		in.gates[path] = newGate()
 		mux.HandleFunc(path, func(_ http.ResponseWriter, r *http.Request) {
@@ -115,6 +117,22 @@ func newIncident(t *testing.T, wt *watertight.Guard) *incident {
 		})
 	}
 	guarded := middleware.New(wt)(mux)
+	mux.HandleFunc("/ends", func(w http.ResponseWriter, r *http.Request) {
+		switch r.FormValue("how") {
+		case "panic":
+			panic(http.ErrAbortHandler)
+		case "goexit":
+			runtime.Goexit()
+		case "hijack":
+			c, _, err := http.NewResponseController(w).Hijack()
+			if err == nil {
+				c.Close()
+			}
+		case "gone":
+			in.gates["/ends"].entered.Add(1)
+			<-r.Context().Done()
+		}
+	})
 	in.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		in.inside.Add(1)
 		defer in.inside.Done()
@@ -236,7 +254,7 @@ func (in *incident) run() {
 	var wg sync.WaitGroup
 	for _, scene := range []func(){
 		in.storm, in.reload, in.orderly, in.hasty, in.fragile, in.broken, in.trial, in.shadow, in.tenants, in.unlimited,
-		in.payments, in.patient, in.shaky, in.drops, in.database, in.pool,
+		in.ends, in.payments, in.patient, in.shaky, in.drops, in.database, in.pool,
 	} {
 		wg.Go(scene)
 	}
@@ -387,6 +405,33 @@ func (in *incident) tenants() {
 	in.books.add(1, "tenants", "server", "overflow", "ended")
 }
 
+// ends are those that leave their caller without an answer.
+func (in *incident) ends() {
+	for range 5 {
+		for _, how := range []string{"panic", "goexit", "hijack", "gone"} {
+			ctx, cancel := context.WithCancel(context.Background())
+			req, err := http.NewRequestWithContext(ctx, http.MethodPost, in.server.URL+"/ends?how="+how, nil) // no GET, which is sent again
+			if err != nil {
+				panic(err)
+			}
+			entered := in.gates["/ends"].entered.Load()
+			answered := many(1, func(int) {
+				resp, err := in.outside.Do(req)
+				if !assert.Error(in.t, err, how) {
+					resp.Body.Close()
+				}
+			})
+			if how == "gone" {
+				in.until("inside", func() bool { return in.gates["/ends"].entered.Load() > entered })
+				cancel()
+			}
+			answered()
+			cancel()
+			in.books.add(1, "ends", "server", "granted")
+		}
+	}
+}
+
 func (in *incident) unlimited() {
 	for range 3 {
 		in.call(context.Background(), "health", "/healthz", "")
@@ -428,9 +473,19 @@ func (in *incident) shaky() {
 	})
 }
 
-// drops forgets response bodies.
+// drops forgets response bodies, and leaves others to their contexts.
 func (in *incident) drops() {
 	for range 5 {
+		ctx, cancel := context.WithCancel(context.Background())
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, in.upstream.URL+"/drops", nil)
+		if err != nil {
+			panic(err)
+		}
+		if _, err := in.guarded.Do(req); err != nil { //nolint:bodyclose // likewise
+			panic(err)
+		}
+		cancel()
+		in.books.add(1, "drops", "client", "granted")
 		func() {
 			resp, err := in.guarded.Get(in.upstream.URL + "/drops") //nolint:bodyclose // it is what this is about
 			if err != nil {

@@ -51,8 +51,8 @@ func (a *App) service() http.Handler {
 	return r
 }
 
-// pattern looks the route up before anything else happens. chi does so last, so
-// the span of a refused request would not know its route.
+// pattern looks the route up before anything else happens. chi does so last, but
+// otelhttp puts http.route only on spans whose route is known as they begin.
 func pattern(routes chi.Routes) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

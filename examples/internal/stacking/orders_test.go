@@ -40,12 +40,10 @@ func chiOf(h http.Handler, use ...func(http.Handler) http.Handler) http.Handler 
 // The order to prefer: otelhttp's span is that of the request, with all that the Guard
 // does to it.
 var outside = []stack{
-	// A router says what the route is as it routes, and a refused request does not come
-	// that far.
-	{"otelhttp around the mux", "GET /items/{id}", "GET", func(r *rig, wt *watertight.Guard, h http.Handler) http.Handler {
+	{"otelhttp around the mux", "GET /items/{id}", "GET /items/{id}", func(r *rig, wt *watertight.Guard, h http.Handler) http.Handler {
 		return r.traced(middleware.New(wt)(muxOf(h)))
 	}},
-	{"chi, otelhttp used first", "GET /items/{id}", "GET", func(r *rig, wt *watertight.Guard, h http.Handler) http.Handler {
+	{"chi, otelhttp used first", "GET /items/{id}", "GET /items/{id}", func(r *rig, wt *watertight.Guard, h http.Handler) http.Handler {
 		return chiOf(h, r.traced, watertightchi.Middleware(wt))
 	}},
 	// chi says so to a copy of the request, which nobody outside sees.

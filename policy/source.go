@@ -84,6 +84,12 @@ var hints = []struct{ part, hint string }{
 	{"did not find expected key", "check the indentation"},
 }
 
+// wideColon is what keyboards for Chinese have for a colon.
+const (
+	wideColon  = "\uff1a"
+	writeColon = "write : and a space in the place of " + wideColon
+)
+
 const starHint = `text that starts with * or & must be in quotes, as in "*.internal"`
 
 // syntaxProblem says where and what is wrong with what the YAML parser refuses.
@@ -94,6 +100,9 @@ func syntaxProblem(data []byte, err error) (at, string) {
 			msg += "; " + h.hint
 			break
 		}
+	}
+	if bytes.Contains(data, []byte(wideColon)) {
+		msg += "; if it is meant for a colon, " + writeColon
 	}
 	return locate(data, err.Error()), msg
 }

@@ -76,7 +76,7 @@ var hints = []struct{ part, hint string }{
 	{"unknown anchor", starHint},
 	{"found a tab character", "indent with spaces"},
 	{"cannot start any token", "text that starts with @, ` or % must be in quotes, and indentation is made of spaces, not tabs"},
-	{"mapping values are not allowed", "check the indentation, and put text with a colon and a space in quotes"},
+	{"mapping values are not allowed", "check the indentation, and the colon of the key before it, and put text with a colon and a space in quotes"},
 	{"could not find expected ':'", "write a colon and a space after each key"},
 	{"found incompatible YAML document", "leave the line with %YAML out"},
 	{"found unexpected end of stream", "the quotes that begin here do not end"},

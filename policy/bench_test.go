@@ -10,7 +10,7 @@ import (
 
 // BenchmarkMatch is a request that the last policy matches, among others that do not:
 // as many as the ways of a request through the index may have to be told apart. Of
-// headers the index knows nothing, and all are looked at. With overlap, 15 more match,
+// queries the index knows nothing, and all are looked at. With overlap, 15 more match,
 // and have no breaker to end the search with.
 func BenchmarkMatch(b *testing.B) {
 	for _, bb := range []struct {
@@ -38,6 +38,9 @@ func BenchmarkMatch(b *testing.B) {
 		{"header", func(i int) policy.Match {
 			return policy.Match{Headers: map[string]string{"X-Plan": fmt.Sprintf("plan%02d", i)}}
 		}, policy.Match{Headers: map[string]string{"X-Plan": "free"}}},
+		{"query", func(i int) policy.Match {
+			return policy.Match{Query: map[string]policy.Text{"plan": {Exact: fmt.Sprintf("plan%02d", i)}}}
+		}, policy.Match{Query: map[string]policy.Text{"plan": {Exact: "free"}}}},
 	} {
 		for _, n := range []int{1, 10, 100, 1000, 10_000} {
 			b.Run(fmt.Sprintf("%s/policies=%d", bb.name, n), func(b *testing.B) {
@@ -92,6 +95,7 @@ func benchmarkMatch(b *testing.B, list []policy.Policy) {
 			Host:        "payments.internal:8080",
 			EscapedPath: "/api/last/items/12345",
 			Path:        "/api/last/items/12345",
+			RawQuery:    "plan=free",
 			Header:      header,
 			Route:       "GET /api/{version}/items/{id}",
 			RouteKnown:  true,

@@ -202,7 +202,9 @@ func (p *problems) breaker(d *breakerDraft) *BreakerSettings {
 		p.warnf(d.slowCallRate.at, "%s has no effect without slowCall; say beyond which duration a call is slow", d.slowCallRate.name)
 	}
 	if n := b.Window.Calls; n > 0 && b.MinCalls > n {
-		p.warnMinCalls(d, b.MinCalls, n)
+		if !d.minCalls.set || d.minCalls.v == b.MinCalls { // else it is reported already
+			p.warnMinCalls(d, b.MinCalls, n)
+		}
 		b.MinCalls = n
 	}
 	if !d.failureStatusList.set {

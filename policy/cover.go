@@ -15,7 +15,7 @@ func (e *entry) covers(other *entry) bool {
 	case len(e.methods) > 0 && (len(other.methods) == 0 || slices.ContainsFunc(other.methods, func(m string) bool { return !slices.Contains(e.methods, m) })):
 	case e.pattern != "" && !e.coversPath(other):
 	case e.host.name != "" && !e.host.covers(&other.host):
-	case e.route.path != "" && e.route != other.route:
+	case e.route.path != "" && !e.route.covers(&other.route):
 	case !other.pathText().implies(e.text):
 	case !valuesCover(e.headers, other.headers), !valuesCover(e.query, other.query):
 	case e.caller != "" && e.caller != other.caller:
@@ -30,8 +30,12 @@ func (e *entry) covers(other *entry) bool {
 
 // coversPath reports whether the pattern of e matches the paths that other matches.
 func (e *entry) coversPath(other *entry) bool {
-	if e.pattern == other.pattern || e.pattern == "/" && other.pattern != "" {
+	switch {
+	case e.pattern == other.pattern, e.pattern == "/" && other.pattern != "":
 		return true
+	case e.pattern == "/":
+		// Of other patterns that would not follow: in /a/ an escaped slash is none.
+		return other.text.implies(condition{{kind: operatorPrefix, text: "/"}})
 	}
 	a, b := &e.path, &other.path
 	if other.pattern == "" || len(a.segments) > len(b.segments) || !a.subtree && (b.subtree || len(a.segments) < len(b.segments)) {
@@ -119,6 +123,11 @@ func (p *hostPattern) covers(other *hostPattern) bool {
 		return strings.HasSuffix(other.name, "."+p.name) || other.below && other.name == p.name
 	}
 	return !other.below && other.name == p.name
+}
+
+// covers reports whether p matches the routes that other matches.
+func (p *routePattern) covers(other *routePattern) bool {
+	return p.path == other.path && (p.method == "" || p.method == other.method) && (p.host == "" || p.host == other.host)
 }
 
 // example returns a request that the entry most likely matches.

@@ -74,7 +74,11 @@ func TestCoveredPolicies(t *testing.T) {
 		{"{path: '/a/{id}'}", "{path: '/a/{$}'}", false},
 		{"{path: /a/b}", "{path: '/a/{id}'}", false},
 		{"{path: /}", "{path: /a}", true},
-		{"{path: /}", "{path: {prefix: /a}}", false}, // it may see: but it does not say so of texts
+		{"{path: /}", "{path: {prefix: /a}}", true},
+		{"{path: /}", "{path: {exact: /a, suffix: a}}", true},
+		{"{path: /}", "{path: {exact: '*'}}", false},
+		{"{path: /}", "{path: {suffix: a}}", false},
+		{"{path: /a/}", "{path: {prefix: /a/b}}", false}, // /a%2Fb
 		{"{path: {prefix: /a}}", "{path: /a/b}", true},
 		{"{path: {prefix: /a}}", "{path: '/a/{id}'}", true},
 		{"{path: {prefix: /a/b}}", "{path: '/a/{id}'}", false},
@@ -99,7 +103,12 @@ func TestCoveredPolicies(t *testing.T) {
 		{"{host: '*.test'}", "{host: test}", false},
 		{"{host: a.test}", "{path: /a}", false},
 		{"{route: /a}", "{route: /a, method: [GET]}", true},
-		{"{route: /a}", "{route: GET /a}", false}, // it may see
+		{"{route: /a}", "{route: GET /a}", true},
+		{"{route: /a}", "{route: GET a.test/a}", true},
+		{"{route: GET /a}", "{route: GET a.test/a}", true},
+		{"{route: GET /a}", "{route: /a}", false},
+		{"{route: GET /a}", "{route: PUT /a}", false},
+		{"{route: a.test/a}", "{route: /a}", false},
 		{"{headers: {A: {prefix: b}}}", "{headers: {a: {exact: bc}, C: {exact: d}}}", true},
 		{"{headers: {A: {prefix: b}}}", "{headers: {C: {exact: bc}}}", false},
 		{"{query: {a: {exact: b}}}", "{query: {a: {exact: b}}, path: /a}", true},

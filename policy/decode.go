@@ -20,6 +20,7 @@ type decoder struct {
 	*problems
 	aliased int    // what is left of maxAliased
 	label   string // of the policy that is being read, if it is one
+	strayed bool   // something that limits stands in a wrong place of that policy
 }
 
 // follow returns the node that n stands for: n itself, or an alias's target. It
@@ -89,6 +90,7 @@ func (d *decoder) object(n *yaml.Node, s *scope, name, prefix string) (*object, 
 			o.meant[k] = true
 		}
 		misspelt[near] = value
+		d.strayed = d.strayed || slices.Contains([]string{"bulkhead", "breaker", "exempt"}, key.Value)
 	})
 	// What is under a misspelt key is read, so that all that is wrong with it is told at
 	// once. With an error told, nothing else comes of it.

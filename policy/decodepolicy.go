@@ -49,7 +49,7 @@ func (d *decoder) policies(n *yaml.Node) []policyDraft {
 
 func (d *decoder) policy(n *yaml.Node, index int) (policyDraft, bool) {
 	label := policyLabel(nameIn(n), index)
-	d.label = label
+	d.label, d.strayed = label, false
 	defer func() { d.label = "" }()
 	o, ok := d.object(n, &policyScope, elementName("policies", index), label)
 	if !ok {
@@ -79,6 +79,7 @@ func (d *decoder) policy(n *yaml.Node, index int) (policyDraft, bool) {
 	if n := o.values["reject"]; n != nil {
 		p.reject = d.reject(n, label+"reject")
 	}
+	p.broken = p.broken || d.strayed
 	return p, true
 }
 

@@ -52,9 +52,9 @@
 //
 // # Cost
 //
-// Matching allocates nothing. Policies are found by host, path, route and method,
-// whatever their number: in 50 to 300 ns on the machine where that was last
-// measured, with 10 policies as with 10,000 (BenchmarkMatch). Those that ask only for
-// headers, a query, a part of the path or by a regular expression, or say only what
-// must not match, are asked one by one, some 15 ns each.
+// Matching allocates nothing. Policies are found by host, path, route, method and a
+// header's exact value, whatever their number: in 50 to 300 ns on the machine where that
+// was last measured, with 10 policies as with 10,000 (BenchmarkMatch). Those that ask only
+// for a query, a part of the path or of a header, or by a regular expression, or say only
+// what must not match, are asked one by one, some 15 ns each.
 package policy

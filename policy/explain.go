@@ -107,7 +107,7 @@ func (e *entry) why(p *parts) string {
 		}
 	}
 	if e.caller != "" && !calledBy(p.header, e.caller) {
-		return fmt.Sprintf("the caller is not %s", bare(e.caller))
+		return fmt.Sprintf("the caller is not %s, as %s would say", bare(e.caller), callerHeaders[0].name)
 	}
 	for i := range e.query {
 		if q := &e.query[i]; !matchQuery(p.query, q) {

@@ -124,7 +124,7 @@ servicecomb:
 	e := set.Explain(&policy.Request{Side: policy.Server, Header: h})
 	assert.Equal(t, `match[0]: header A contains "", header B compare ">1", caller stock`, e.Asked[0].Matched)
 	h.Del("X-Cse-Src-Microservice")
-	assert.Equal(t, []string{"match[0]: the caller is not stock"}, set.Explain(&policy.Request{Side: policy.Server, Header: h}).Asked[0].Missed)
+	assert.Equal(t, []string{"match[0]: the caller is not stock, as X-Cse-Src-Microservice would say"}, set.Explain(&policy.Request{Side: policy.Server, Header: h}).Asked[0].Missed)
 	assert.Equal(t, `match[0]: host stock, header A contains "", header B compare ">1"`, set.Explain(&policy.Request{Side: policy.Client, Host: "stock", Header: h}).Asked[0].Matched)
 	assert.Empty(t, set.Explain(&policy.Request{Side: policy.Client, Header: h}).Asked, "no host, no instance")
 

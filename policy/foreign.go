@@ -31,6 +31,10 @@ func (p *problems) foreign(data []byte, docs []*yaml.Node) bool {
 		p.errorf(place(key), "unknown key %s; did you mean servicecomb?", quote(key.Value))
 		return true
 	}
+	if key, _ := topKey(docs, func(key string) bool { return key == "cse" || strings.HasPrefix(key, "cse.") }); key != nil {
+		p.errorf(place(key), "%s is how ServiceComb named its settings before, and governance is read under servicecomb alone; write servicecomb", bare(key.Value))
+		return true
+	}
 	for _, doc := range docs {
 		var kind *yaml.Node
 		topKeys(doc, func(key, value *yaml.Node) {

@@ -22,6 +22,8 @@ func parseHost(s string) (hostPattern, error) {
 	switch {
 	case s == "":
 		return p, errors.New("it is empty; leave host out to match every host")
+	case s == "*":
+		return p, errors.New("it is no host; leave host out to match every host")
 	case strings.Contains(s, "://"):
 		return p, fmt.Errorf("a scheme does not belong in host; write %s", bare(trimURL(s)))
 	case strings.ContainsAny(s, "/?#"):

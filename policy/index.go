@@ -10,14 +10,15 @@ import (
 // at the others.
 //
 // It knows of each entry of each policy where a request must lead to have a chance
-// of matching it: to a host, there to a path, there to a method; or, if the entry
-// has a route, to that. A request follows all ways that are open to it, of which there
+// of matching it: to a host, there to a path, there to a header's value or a method; or,
+// if the entry has a route, to that. A request follows all ways that are open to it, of which there
 // are few: its host's and those of the wildcards above it, and there its path's.
 // What it meets at the end of a way is held against the best found so far, so the
 // order of the ways makes no difference.
 //
-// What no way can tell, such as a header, is left to [entry.match]. The entries with
-// nothing but that are asked one by one, in their order.
+// At the end of a way the value of a header may still tell apart the entries there. What
+// no way can tell, such as a query, is left to [entry.match]. The entries with nothing but
+// that are asked one by one, in their order.
 type index struct {
 	candidates []candidate  // in order of precedence
 	routes     table[group] // by the path of the pattern
@@ -51,13 +52,29 @@ type tree struct {
 	end      *radix // by suffix
 }
 
-// A group is entries to which the same ways lead, up to the method.
+// A group is entries to which the same ways lead, up to a header or the method.
 type group struct {
 	any     []int32 // ascending
 	methods table[[]int32]
+	headers []headerWay
 }
 
-func (g *group) add(n int32, methods []string) {
+// A headerWay leads to the entries that ask for one value of a header.
+type headerWay struct {
+	name   string
+	values table[[]int32]
+	all    []int32 // ascending
+}
+
+func (g *group) add(n int32, e *entry) {
+	if name, value, ok := e.exactHeader(); ok {
+		h := g.header(name)
+		h.all = append(h.all, n)
+		numbers := h.values.make(value)
+		*numbers = append(*numbers, n)
+		return
+	}
+	methods := e.methods
 	if len(methods) == 0 {
 		g.any = append(g.any, n)
 		return
@@ -71,6 +88,27 @@ func (g *group) add(n int32, methods []string) {
 	}
 }
 
+func (g *group) header(name string) *headerWay {
+	i := slices.IndexFunc(g.headers, func(h headerWay) bool { return h.name == name })
+	if i < 0 {
+		i = len(g.headers)
+		g.headers = append(g.headers, headerWay{name: name})
+	}
+	return &g.headers[i]
+}
+
+// exactHeader returns the first header of which the entry wants one value alone.
+func (e *entry) exactHeader() (name, value string, ok bool) {
+	for _, h := range e.headers {
+		for _, o := range h.condition {
+			if o.kind == operatorExact {
+				return h.name, o.text, true
+			}
+		}
+	}
+	return "", "", false
+}
+
 // add puts a policy behind all others.
 func (ix *index) add(r *Rule) {
 	c := candidate{
@@ -80,7 +118,7 @@ func (ix *index) add(r *Rule) {
 	}
 	if len(r.entries) == 0 {
 		c.decided = true
-		ix.anyHost.other.add(int32(len(ix.candidates)), nil)
+		ix.anyHost.other.add(int32(len(ix.candidates)), &entry{})
 		ix.candidates = append(ix.candidates, c)
 	}
 	for i := range r.entries {
@@ -88,7 +126,7 @@ func (ix *index) add(r *Rule) {
 		g, decided := ix.place(e)
 		c.entry = e
 		c.decided = decided && len(e.headers) == 0 && len(e.query) == 0 && len(e.not) == 0 && e.caller == ""
-		g.add(int32(len(ix.candidates)), e.methods)
+		g.add(int32(len(ix.candidates)), e)
 		ix.candidates = append(ix.candidates, c)
 	}
 }
@@ -251,6 +289,26 @@ func (s *search) askGroup(g *group) {
 	s.ask(g.any)
 	if numbers := g.methods.get(s.method); numbers != nil {
 		s.ask(*numbers)
+	}
+	for i := range g.headers {
+		s.askHeader(&g.headers[i])
+	}
+}
+
+// severalValues is how many values of a header are looked up. Whoever sends more has all
+// its entries asked once, rather than some of them as often as a value is repeated.
+const severalValues = 4
+
+func (s *search) askHeader(h *headerWay) {
+	values := s.header[h.name]
+	if len(values) > severalValues {
+		s.ask(h.all)
+		return
+	}
+	for _, v := range values {
+		if numbers := h.values.get(v); numbers != nil {
+			s.ask(*numbers)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package policy_test
 
 import (
+	"fmt"
 	"net/http"
 	"testing"
 
@@ -132,4 +133,31 @@ func TestZeroSet(t *testing.T) {
 	set := new(policy.Set)
 	assert.Equal(t, policy.Decision{}, set.Match(&policy.Request{Side: policy.Server}))
 	assert.Equal(t, mustNew(t).Defaults(), set.Defaults())
+}
+
+// A header may come with any number of values; each policy that wants one is found, and
+// the first that matches counts.
+func TestHeaderOfManyValues(t *testing.T) {
+	var list []policy.Policy
+	for i := range 20 {
+		p := policy.Policy{Name: fmt.Sprint(i), Match: []policy.Match{{Headers: map[string]string{"A": fmt.Sprint("v", i%10)}}}, Bulkhead: &policy.Bulkhead{MaxConcurrent: 1}}
+		if i%2 == 0 {
+			p.Match[0].Method = []string{"PUT"}
+		}
+		list = append(list, p)
+	}
+	set, err := policy.New(policy.Config{Policies: list})
+	require.NoError(t, err)
+	for n := range 12 {
+		var values []string
+		for i := range n {
+			values = append(values, fmt.Sprint("v", 11-i))
+			for _, method := range []string{"GET", "PUT"} {
+				r := &policy.Request{Side: policy.Server, Method: method, Header: http.Header{"A": append(values, values...)}}
+				require.Equal(t, policy.MatchLinear(set, r), set.Match(r), "%s %v", method, values)
+				r.Header = http.Header{"A": values}
+				require.Equal(t, policy.MatchLinear(set, r), set.Match(r), "%s %v", method, values)
+			}
+		}
+	}
 }

@@ -263,7 +263,7 @@ func TestProblemsOfPolicies(t *testing.T) {
 			`4:42: policy "a": match[1].host is "a.b/c": a path does not belong in host; write a.b, and the path under path`,
 			`4:57: policy "a": match[2].host is "u@a": a user does not belong in host; write only what follows the @`,
 			`4:70: policy "a": match[3].host is "": it is empty; leave host out to match every host`,
-			`4:82: policy "a": match[4].host is "*": a * may only stand for what is before the first dot, as in "*.internal"`,
+			`4:82: policy "a": match[4].host is "*": it is no host; leave host out to match every host`,
 			`4:95: policy "a": match[5].host is "a.*.b": a * may only stand for what is before the first dot, as in "*.internal"`,
 			`4:110: policy "a": match[6].host is "a:": the port is missing; write it, or leave the colon out for any port`,
 			`4:124: policy "a": match[7].host is "a:0": "0" is not a port; it must be 1 to 65535`,

@@ -130,6 +130,8 @@ func misplacedInEntry(entry *yaml.Node, key string) string {
 		return "it belongs beside matches: indent it less"
 	case slices.Contains([]string{"uri", "url", "path", "api"}, strings.ToLower(key)):
 		return `did you mean "apiPath"?`
+	case key == "query" || key == "params" || key == "parameters":
+		return `did you mean "queries"?`
 	case meant(key, combEntryKeys) == "" && holdsOperator(entry, key):
 		return "it belongs below headers or queries: indent it further"
 	}

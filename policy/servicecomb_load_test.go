@@ -45,6 +45,7 @@ func TestServiceCombGroupsThatAreRefused(t *testing.T) {
 		"matches: [{apiPath: {regexp: /a}}]":                                  "4:28: " + g + `matches[0].apiPath: unknown key "regexp"; there are no expressions in a ServiceComb file; it has exact, prefix, suffix, contains, compare`,
 		"matches: [{apiPath: {exact: 2020-01-01}}]":                           "4:35: " + g + `matches[0].apiPath.exact is 2020-01-01, which is not text, and so never holds; put it in quotes: "2020-01-01"`,
 		"matches: [{services: a, method: [GET]}]":                             "4:18: " + g + `matches[0]: unknown key "services"; it belongs beside matches: indent it less`,
+		"matches: [{query: {}, method: [GET]}]":                               "4:18: " + g + `matches[0]: unknown key "query"; did you mean "queries"?`,
 		"matches: [{header: {}, method: [GET]}]":                              "4:18: " + g + `matches[0]: unknown key "header"; did you mean "headers"?`,
 		"matches: [{method: [GET, 7 up]}]":                                    "4:32: " + g + `matches[0].method[1] is "7 up", which is not a method; write one such as GET`,
 		"matches: [{method: [[GET]]}]":                                        "4:27: " + g + "matches[0].method[0] is a list; it must be a method such as GET",
@@ -116,6 +117,7 @@ func TestServiceCombPoliciesThatAreRefused(t *testing.T) {
 	const b, c = `bulkhead "a": `, `circuitBreaker "a": `
 	const breakerKeys = "failureRateThreshold, slowCallRateThreshold, slowCallDurationThreshold, minimumNumberOfCalls, slidingWindowType, slidingWindowSize, waitDurationInOpenState, permittedNumberOfCallsInHalfOpenState, recordFailureStatus, forceOpen, forceClosed, name, services, order"
 	for _, tt := range []struct{ kind, line, want string }{
+		{"bulkhead", "maxConcurrentCalls\uff1a5", "4:8: " + b + `it is "maxConcurrentCalls：5"; write : and a space in the place of ：`},
 		{"bulkhead", "[]", "4:8: " + b + "it is an empty list; it must be a mapping of maxConcurrentCalls, maxWaitDuration, name, services, order"},
 		{"bulkhead", "'5'", "4:9: " + b + `it is 5; it must be a mapping of maxConcurrentCalls, maxWaitDuration, name, services, order`},
 		{"bulkhead", "{slidingWindowSize: 1}", "4:9: " + b + `unknown key "slidingWindowSize"; it belongs in circuitBreaker or instanceIsolation`},

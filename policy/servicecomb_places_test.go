@@ -65,7 +65,7 @@ func TestServiceCombSyntaxOfTexts(t *testing.T) {
 	require.Error(t, err)
 	assert.Equal(t, []string{
 		"f:5:7: matchGroup \"a\": the text is not valid YAML: found character that cannot start any token; text that starts with @, ` or % must be in quotes, and indentation is made of spaces, not tabs",
-		`f:9:12: matchGroup "b": the text is not valid YAML: mapping values are not allowed in this context; check the indentation, and put text with a colon and a space in quotes`,
+		`f:9:12: matchGroup "b": the text is not valid YAML: mapping values are not allowed in this context; check the indentation, and the colon of the key before it, and put text with a colon and a space in quotes`,
 		`f:10:18: matchGroup "c": the text is not valid YAML: did not find expected node content`,
 	}, strings.Split(err.Error(), "\n"))
 }

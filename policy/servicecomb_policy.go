@@ -134,6 +134,9 @@ func (f *combFields) written() map[string]at {
 
 // scalarHint says what to write instead of a policy that is a mere text.
 func scalarHint(s *section, text string, known []string) string {
+	if strings.Contains(text, wideColon) {
+		return "; " + writeColon
+	}
 	if key, value, ok := strings.Cut(text, "="); ok && slices.Contains(known, strings.TrimSpace(key)) {
 		return "; write " + strings.TrimSpace(key) + ": " + bare(strings.TrimSpace(value))
 	}

@@ -76,13 +76,19 @@ var hints = []struct{ part, hint string }{
 	{"unknown anchor", starHint},
 	{"found a tab character", "indent with spaces"},
 	{"cannot start any token", "text that starts with @, ` or % must be in quotes, and indentation is made of spaces, not tabs"},
-	{"mapping values are not allowed", "check the indentation, and put text with a colon and a space in quotes"},
+	{"mapping values are not allowed", "check the indentation, and the colon of the key before it, and put text with a colon and a space in quotes"},
 	{"could not find expected ':'", "write a colon and a space after each key"},
 	{"found incompatible YAML document", "leave the line with %YAML out"},
 	{"found unexpected end of stream", "the quotes that begin here do not end"},
 	{"did not find expected '-'", "check the indentation"},
 	{"did not find expected key", "check the indentation"},
 }
+
+// wideColon is what keyboards for Chinese have for a colon.
+const (
+	wideColon  = "\uff1a"
+	writeColon = "write : and a space in the place of " + wideColon
+)
 
 const starHint = `text that starts with * or & must be in quotes, as in "*.internal"`
 
@@ -94,6 +100,9 @@ func syntaxProblem(data []byte, err error) (at, string) {
 			msg += "; " + h.hint
 			break
 		}
+	}
+	if bytes.Contains(data, []byte(wideColon)) {
+		msg += "; if it is meant for a colon, " + writeColon
 	}
 	return locate(data, err.Error()), msg
 }

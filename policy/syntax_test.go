@@ -34,6 +34,7 @@ func TestSyntaxErrorsHaveAPlace(t *testing.T) {
 		{"brace left open", "version: 1\n\n\npolicies: {name: a\n\n\n", "4:12", ""},
 		{"brace left open at the end", "version: 1\npolicies: {name: a,\n\n\n", "4:1", ""},
 		{"quote left open", "version: 1\npolicies: \"\nx: 1\ny: 2\n", "2:11", "the quotes that begin here do not end"},
+		{"colons of another alphabet", "version\uff1a 1\npolicies\uff1a\n  - name: a\n", "3:9", "if it is meant for a colon, write : and a space in the place of \uff1a"},
 		{"another version of YAML", "%YAML 1.2\n---\nversion: 1\npolicies: []\n", "1:9", "leave the line with %YAML out"},
 		{"one bracket too many", "version: 1\npolicies: []\n]\n", "3:1", ""},
 		{"unknown escape", "version: 1\npolicies: \"\\q\"\n", "2:12", ""},

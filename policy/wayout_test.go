@@ -74,6 +74,23 @@ func TestWhatIsWrongUnderAMisspeltKey(t *testing.T) {
 	}, problemsOf(t, "version: 1\npolices:\n  - name: a\n    bulkhed: {maxConcurrent: 0, maxWiat: 5}\n"))
 }
 
+// What follows from one mistake is not told of as another.
+func TestOneMistakeIsOneProblem(t *testing.T) {
+	for keys, want := range map[string]string{
+		"match:\n      - path: /a\n        bulkhead: {maxConcurrent: 5}": `6:9: policy "a": unknown key "bulkhead" here; it belongs in a policy`,
+		"reject: {exempt: true}":                      `4:14: policy "a": unknown key "exempt" here; it belongs in a policy`,
+		"breaker: {window: {calls: 10}, minCalls: 0}": `4:46: policy "a": breaker.minCalls is 0; it must be 1 to 1000000`,
+		"breaker: {window: {calls: 10}, minCalls: x}": `4:46: policy "a": breaker.minCalls is "x"; it must be a whole number`,
+		"breaker: {}\n    match: [{host: '*'}]":       `5:20: policy "a": match[0].host is "*": it is no host; leave host out to match every host`,
+	} {
+		errs, warnings := policy.Check("f", []byte("version: 1\npolicies:\n  - name: a\n    "+keys+"\n"))
+		if assert.Len(t, errs, 1, keys) {
+			assert.Equal(t, "f:"+want, errs[0].Error())
+		}
+		assert.Empty(t, warnings, keys)
+	}
+}
+
 // Letters that look like others are shown as what they are.
 func TestKeysOfLettersThatLookTheSame(t *testing.T) {
 	assert.Equal(t, []string{

@@ -186,6 +186,30 @@ func (a *answer) write() {
 		a.writePart("breaker", a.Breaker, a.BreakerPattern, breakerOf, policy.ReasonOpen)
 	}
 	a.writeOthers()
+	a.writeUnasked()
+}
+
+// writeUnasked says, where nothing was found, what may have been left out of the question.
+func (a *answer) writeUnasked() {
+	if a.Bulkhead != nil || a.Breaker != nil || a.Exempt != nil {
+		return
+	}
+	other := policy.Client
+	if a.request.Side == policy.Client {
+		other = policy.Server
+	}
+	unasked := 0
+	for _, r := range a.set.Rules() {
+		if r.Side == other {
+			unasked++
+		}
+	}
+	if unasked > 0 {
+		fmt.Fprintf(a.out, "policies for the %v side alone were not asked (%d): write -side %[1]v\n", other, unasked)
+	}
+	if a.request.Side == policy.Client && a.request.Host == "" {
+		fmt.Fprintln(a.out, "no host is known: write -host HOST, or a URL for the path")
+	}
 }
 
 // name says which policy it is, and where.

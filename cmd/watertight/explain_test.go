@@ -165,3 +165,25 @@ func TestSettingsAreThoseOfAFile(t *testing.T) {
 		assert.Equal(t, want.Rules(), set.Rules(), "%s", again)
 	}
 }
+
+// A request that meets nothing may have been meant for the other side, or lack its host.
+func TestExplainSaysWhatWasNotAsked(t *testing.T) {
+	file := write(t, "p.yaml", `servicecomb:
+  matchGroup: {all: {matches: [{apiPath: {prefix: /}}]}}
+  instanceBulkhead: {all: {maxConcurrentCalls: 20}}
+`)
+	for args, want := range map[string]string{
+		"/orders":                          "bulkhead: none\nbreaker: none\npolicies for the client side alone were not asked (1): write -side client\n",
+		"/orders -side client":             "bulkhead: none\nbreaker: none\nno host is known: write -host HOST, or a URL for the path\n",
+		"/orders -side client -host stock": "bulkhead: policy \"all\"",
+		"http://stock/orders -side client": "bulkhead: policy \"all\"",
+		"http://stock/orders -side=server": "were not asked (1)",
+		"/orders -json -side client":       "null",
+	} {
+		status, out, err := call("", append([]string{"explain", file}, strings.Fields(args)...)...)
+		assert.Zero(t, status, args)
+		assert.Empty(t, err, args)
+		assert.Contains(t, out, want, args)
+		assert.Equal(t, strings.Contains(want, "not asked"), strings.Contains(out, "not asked"), args)
+	}
+}

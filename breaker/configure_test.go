@@ -136,20 +136,21 @@ func TestConfigureKeepsTheState(t *testing.T) {
 // was meanwhile, and let calls in for it.
 func TestConfigureChangesNothingInThePast(t *testing.T) {
 	for name, tt := range map[string]struct {
-		from  breaker.State
-		next  breaker.Config
-		to    breaker.State
-		cause breaker.Cause
+		from    breaker.State
+		next    breaker.Config
+		to      breaker.State
+		cause   breaker.Cause
+		attempt int
 	}{
 		"max wait": {breaker.HalfOpen, breaker.Config{
 			OpenFor: []time.Duration{time.Second}, HalfOpen: breaker.HalfOpenConfig{ProbeTimeout: -1, MaxWait: time.Second},
-		}, breaker.Open, breaker.CauseHalfOpenElapsed},
+		}, breaker.Open, breaker.CauseHalfOpenElapsed, 2},
 		"probe time-out": {breaker.HalfOpen, breaker.Config{
 			MinCalls: 1, OpenFor: []time.Duration{time.Second}, HalfOpen: breaker.HalfOpenConfig{ProbeTimeout: time.Second},
-		}, breaker.Open, breaker.CauseFailureRate},
+		}, breaker.Open, breaker.CauseFailureRate, 2},
 		"half-open by itself": {breaker.Open, breaker.Config{
 			AutoHalfOpen: true, OpenFor: []time.Duration{time.Second}, HalfOpen: breaker.HalfOpenConfig{MaxWait: time.Second},
-		}, breaker.HalfOpen, breaker.CauseOpenElapsed},
+		}, breaker.HalfOpen, breaker.CauseOpenElapsed, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -169,7 +170,7 @@ func TestConfigureChangesNothingInThePast(t *testing.T) {
 				require.Equal(t, tt.to, changes[0].To)
 				require.Equal(t, tt.cause, changes[0].Cause)
 				require.Equal(t, time.Now(), changes[0].At)
-				require.Equal(t, 1, b.Snapshot().Attempt)
+				require.Equal(t, tt.attempt, b.Snapshot().Attempt)
 				if tt.to == breaker.Open {
 					require.Equal(t, time.Second, b.Remaining(), "all of the open period is ahead")
 				}

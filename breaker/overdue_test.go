@@ -373,7 +373,7 @@ func TestOverdueProbe(t *testing.T) {
 			last.At = time.Time{}
 			assert.Equal(t, breaker.Transition{
 				From: breaker.HalfOpen, To: breaker.Open, Cause: breaker.CauseOverdue,
-				FailureRate: 0, SlowCallRate: 100, Calls: 4, Overdue: 4, OpenFor: 30 * time.Second, Attempt: 1,
+				FailureRate: 0, SlowCallRate: 100, Calls: 4, Overdue: 4, OpenFor: 30 * time.Second, Attempt: 2,
 			}, last)
 		})
 	})

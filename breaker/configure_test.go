@@ -132,6 +132,18 @@ func TestConfigureKeepsTheState(t *testing.T) {
 	})
 }
 
+// By the new rules there may be too many overdue calls already: then the next call is
+// refused.
+func TestConfigureAsksTheOverdueRule(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := breaker.New(slow800(0))
+		hang(t, b, 10)
+		time.Sleep(time.Second)
+		b.Configure(slow800(10))
+		refuse(t, b)
+	})
+}
+
 // What new limits of time would have ended long ago ends now: the breaker was seen as it
 // was meanwhile, and let calls in for it.
 func TestConfigureChangesNothingInThePast(t *testing.T) {

@@ -261,6 +261,22 @@ func TestWhatLeavesTheOverdueCounts(t *testing.T) {
 	}
 }
 
+// More calls may come in at once than the gate can count before somebody files them.
+func TestOverdueManyAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := slow800(0)
+		c.InitialState = breaker.MetricsOnly
+		b := breaker.New(c)
+		hung := hang(t, b, 2000)
+		time.Sleep(900 * time.Millisecond)
+		assert.Equal(t, 2000, b.Snapshot().Overdue)
+		for _, call := range hung {
+			call.Cancel()
+		}
+		assert.Zero(t, b.Snapshot().Overdue)
+	})
+}
+
 // E50a: a queue in front of the callee makes no call overdue, however long.
 func TestQueueingIsNotOverdue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

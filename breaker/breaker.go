@@ -18,8 +18,8 @@ var ErrOpen = errors.New("breaker: open")
 // goroutine and no timer, and nothing to close.
 type Breaker struct {
 	// What calls go by comes first, and then what is written under mu whenever a call
-	// ends: up to the first half of overdue it is 64 bytes, a cache line, and that is
-	// handed from one processor to another less often than several.
+	// ends: with what overdue counts of the current slot it is 64 bytes, a cache line,
+	// and that is handed from one processor to another less often than several.
 
 	gate // what calls do without mu
 
@@ -28,8 +28,9 @@ type Breaker struct {
 	//   - the gate is open, for state, from since or, with the overdue rule, from
 	//     the start of the slot, until the instant at which something is due
 	//   - unless that has come, last is in the current slot and bucket
-	//   - first <= slot, and both grow exactly when a state is entered, again or anew
-	//     (slot also from slot to slot)
+	//   - first <= slot, and both grow whenever a period begins: with each state that is
+	//     entered, again or anew, and when the overdue rule has to count anew (slot also
+	//     grows from slot to slot)
 	//   - since <= last, and last never falls
 	//   - half is not nil in HalfOpen, and nil in every other state but Open
 	last    time.Duration // the latest instant acted upon under mu
@@ -64,6 +65,9 @@ func New(c Config) *Breaker {
 	b.config.Store(shared(newRules(c)))
 	if c.OnTransition != nil {
 		b.listener = &listener{tell: c.OnTransition}
+	}
+	if c.InitialState == HalfOpen {
+		b.attempt = 1 // that of the open period it comes after
 	}
 	b.enterLocked(c.InitialState, 0, 0)
 	b.openLocked()

@@ -70,7 +70,7 @@ type Config struct {
 	AutoHalfOpen bool
 
 	// InitialState is the state to start in; 0 means Closed. A breaker that
-	// starts Open has its first open period ahead.
+	// starts Open has its first open period ahead, one that starts HalfOpen behind it.
 	InitialState State
 
 	// OnTransition, if not nil, is the listener: it is told of every change of

@@ -132,24 +132,37 @@ func TestConfigureKeepsTheState(t *testing.T) {
 	})
 }
 
+// By the new rules there may be too many overdue calls already: then the next call is
+// refused.
+func TestConfigureAsksTheOverdueRule(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := breaker.New(slow800(0))
+		hang(t, b, 10)
+		time.Sleep(time.Second)
+		b.Configure(slow800(10))
+		refuse(t, b)
+	})
+}
+
 // What new limits of time would have ended long ago ends now: the breaker was seen as it
 // was meanwhile, and let calls in for it.
 func TestConfigureChangesNothingInThePast(t *testing.T) {
 	for name, tt := range map[string]struct {
-		from  breaker.State
-		next  breaker.Config
-		to    breaker.State
-		cause breaker.Cause
+		from    breaker.State
+		next    breaker.Config
+		to      breaker.State
+		cause   breaker.Cause
+		attempt int
 	}{
 		"max wait": {breaker.HalfOpen, breaker.Config{
 			OpenFor: []time.Duration{time.Second}, HalfOpen: breaker.HalfOpenConfig{ProbeTimeout: -1, MaxWait: time.Second},
-		}, breaker.Open, breaker.CauseHalfOpenElapsed},
+		}, breaker.Open, breaker.CauseHalfOpenElapsed, 2},
 		"probe time-out": {breaker.HalfOpen, breaker.Config{
 			MinCalls: 1, OpenFor: []time.Duration{time.Second}, HalfOpen: breaker.HalfOpenConfig{ProbeTimeout: time.Second},
-		}, breaker.Open, breaker.CauseFailureRate},
+		}, breaker.Open, breaker.CauseFailureRate, 2},
 		"half-open by itself": {breaker.Open, breaker.Config{
 			AutoHalfOpen: true, OpenFor: []time.Duration{time.Second}, HalfOpen: breaker.HalfOpenConfig{MaxWait: time.Second},
-		}, breaker.HalfOpen, breaker.CauseOpenElapsed},
+		}, breaker.HalfOpen, breaker.CauseOpenElapsed, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -169,7 +182,7 @@ func TestConfigureChangesNothingInThePast(t *testing.T) {
 				require.Equal(t, tt.to, changes[0].To)
 				require.Equal(t, tt.cause, changes[0].Cause)
 				require.Equal(t, time.Now(), changes[0].At)
-				require.Equal(t, 1, b.Snapshot().Attempt)
+				require.Equal(t, tt.attempt, b.Snapshot().Attempt)
 				if tt.to == breaker.Open {
 					require.Equal(t, time.Second, b.Remaining(), "all of the open period is ahead")
 				}

@@ -13,14 +13,14 @@ import (
 // others, too?
 //
 // What a call goes by belongs together. slot, from, until and the breaker's rules are
-// written only while the gate is shut, and never without a new epoch. A call loads word, then these, and then
-// either swaps the word that it loaded for another, or loads it again and finds the
-// epoch unchanged. If that succeeds, it has seen nothing later than that epoch, for which
-// the gate would have been shut first, and nothing earlier, since all of an epoch is
-// written before the gate opens for it. At the instant at which it succeeds, the call
-// is let in, refused, or ended. (An epoch comes again after 2^26 of them. To be
-// misled, a goroutine would have to rest for exactly that long between two of its
-// instructions.)
+// written only while the gate is shut, and never without a new epoch. A call loads word,
+// then these, and then either swaps the word that it loaded for another, or loads it
+// again and finds the epoch unchanged. If that succeeds, it has seen nothing later than
+// that epoch, for which the gate would have been shut first, and nothing earlier, since
+// all of an epoch is written before the gate opens for it. At the instant at which it
+// succeeds, the call is let in, refused, or ended. (An epoch comes again after 2^26 of
+// them. To be misled, a goroutine would have to rest for exactly that long between two
+// of its instructions.)
 //
 // A call that comes in is told what the lock would have told it. The state is that of
 // the epoch, and from from until until nothing is due that would change it. The count of

@@ -8,8 +8,9 @@ import (
 // maxPending bounds the changes that wait for a stalled listener.
 const maxPending = 1000
 
-// A listener is Config.OnTransition and what it has not been told yet. mu of its
-// breaker guards it, alone: for nothing but the listener the gate is not shut.
+// A listener is Config.OnTransition and what it has not been told yet. It is guarded by
+// mu of its breaker alone: no call goes by it, so whoever needs only this leaves the gate
+// open.
 type listener struct {
 	tell       func(Transition) // not changed
 	pending    []Transition     // oldest first

@@ -69,6 +69,7 @@ func newModel(c breaker.Config) *model {
 	case breaker.ForcedOpen:
 		m.attempt = 1
 	case breaker.HalfOpen:
+		m.attempt = 1
 		m.beginProbes()
 	}
 	return m

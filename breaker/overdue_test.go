@@ -261,6 +261,22 @@ func TestWhatLeavesTheOverdueCounts(t *testing.T) {
 	}
 }
 
+// More calls may come in at once than the gate can count before somebody files them.
+func TestOverdueManyAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := slow800(0)
+		c.InitialState = breaker.MetricsOnly
+		b := breaker.New(c)
+		hung := hang(t, b, 2000)
+		time.Sleep(900 * time.Millisecond)
+		assert.Equal(t, 2000, b.Snapshot().Overdue)
+		for _, call := range hung {
+			call.Cancel()
+		}
+		assert.Zero(t, b.Snapshot().Overdue)
+	})
+}
+
 // E50a: a queue in front of the callee makes no call overdue, however long.
 func TestQueueingIsNotOverdue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -373,7 +389,7 @@ func TestOverdueProbe(t *testing.T) {
 			last.At = time.Time{}
 			assert.Equal(t, breaker.Transition{
 				From: breaker.HalfOpen, To: breaker.Open, Cause: breaker.CauseOverdue,
-				FailureRate: 0, SlowCallRate: 100, Calls: 4, Overdue: 4, OpenFor: 30 * time.Second, Attempt: 1,
+				FailureRate: 0, SlowCallRate: 100, Calls: 4, Overdue: 4, OpenFor: 30 * time.Second, Attempt: 2,
 			}, last)
 		})
 	})

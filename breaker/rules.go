@@ -63,6 +63,7 @@ func shared(r rules) *rules {
 	return &r
 }
 
+// Whichever of several breakers made at once is the last: it only saves memory.
 var lastRules atomic.Pointer[rules]
 
 func (r *rules) equal(s *rules) bool {

@@ -85,7 +85,7 @@ func TestVectors(t *testing.T) {
 	dec.DisallowUnknownFields() // a field not looked at is a rule not tested
 	var file vectors
 	require.NoError(t, dec.Decode(&file))
-	require.Len(t, file.Vectors, 52)
+	require.GreaterOrEqual(t, len(file.Vectors), 52)
 	for _, v := range file.Vectors {
 		t.Run(v.ID, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { v.run(t) })

@@ -40,10 +40,10 @@ import (
 // all workers may be waiting like it. Give the inner tasks a pool of their own.
 //
 // Create one with [NewPool]. The zero Pool has no room and refuses every task with
-// [ErrFull] until [Pool.Configure] gives it some. A Pool must not be copied. All methods may be
-// called by many goroutines at once, also from within tasks, except that a task
-// that drains its own pool waits for itself. A pool that has run tasks keeps up
-// to Core idle workers, which only [Pool.Close], [Pool.CloseNow] or
+// [ErrFull] until [Pool.Configure] gives it some. A Pool must not be copied. All
+// methods may be called by many goroutines at once, also from within tasks, except
+// that a task that drains its own pool waits for itself. A pool that has run tasks
+// keeps up to Core idle workers, which only [Pool.Close], [Pool.CloseNow] or
 // [Pool.Drain] ends; with a Core of 0 there is nothing to clean up.
 type Pool struct {
 	mu sync.Mutex // guards the fields below

@@ -38,6 +38,7 @@ func (p *Pool) CloseNow() int {
 	}
 	p.mu.Unlock()
 
+	// The list still holds: a task that has waited serves no other submission.
 	for t := dropped.front; t != nil; t = t.next {
 		if t.stop != nil {
 			t.stop() // may belong to anybody, so not under mu

@@ -59,10 +59,7 @@ func (h *hookSets) tableChanges(ctx context.Context, changes []tableChange) {
 func (h *hookSets) evict(ctx context.Context, e EvictEvent) {
 	for i := range h.sets {
 		if f := h.sets[i].Evict; f != nil {
-			func() {
-				defer h.contain(i, "Evict")
-				f(ctx, e)
-			}()
+			h.call(i, "Evict", func() { f(ctx, e) })
 		}
 	}
 }
@@ -70,10 +67,7 @@ func (h *hookSets) evict(ctx context.Context, e EvictEvent) {
 func (h *hookSets) overflow(ctx context.Context, e OverflowEvent) {
 	for i := range h.sets {
 		if f := h.sets[i].Overflow; f != nil {
-			func() {
-				defer h.contain(i, "Overflow")
-				f(ctx, e)
-			}()
+			h.call(i, "Overflow", func() { f(ctx, e) })
 		}
 	}
 }

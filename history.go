@@ -10,7 +10,7 @@ import (
 // A history keeps the latest transitions of all breakers of a Guard, for whoever looks
 // when it is too late to listen.
 type history struct {
-	mu   sync.Mutex
+	mu   sync.Mutex           // guards the fields below
 	ring []TransitionSnapshot // once full, next is the oldest
 	next int
 }

@@ -182,8 +182,14 @@ type hookName struct {
 	name string
 }
 
-// contain keeps a panicking hook away from the call that it tells of. It is
-// deferred around each hook.
+// call calls a hook of one set, and keeps what it does away from the call that it
+// tells of.
+func (h *hookSets) call(set int, name string, hook func()) {
+	defer h.contain(set, name)
+	hook()
+}
+
+// contain is deferred around each hook. One that panics is logged, the first time.
 func (h *hookSets) contain(set int, name string) {
 	v := recover()
 	if v == nil {
@@ -250,10 +256,7 @@ func (h *hookSets) arrive(ctx context.Context, req *policy.Request) (_ context.C
 func (h *hookSets) wait(ctx context.Context, e WaitEvent) {
 	for i := range h.sets {
 		if f := h.sets[i].Wait; f != nil {
-			func() {
-				defer h.contain(i, "Wait")
-				f(ctx, e)
-			}()
+			h.call(i, "Wait", func() { f(ctx, e) })
 		}
 	}
 }
@@ -329,20 +332,14 @@ func (h *hookSets) release(gs *grants, c Compartment, now time.Duration, leaked 
 		if ctx == nil {
 			continue
 		}
-		func() {
-			defer h.contain(i, "Release")
-			h.sets[i].Release(ctx, e)
-		}()
+		h.call(i, "Release", func() { h.sets[i].Release(ctx, e) })
 	}
 }
 
 func (h *hookSets) reject(ctx context.Context, e RejectEvent) {
 	for i := range h.sets {
 		if f := h.sets[i].Reject; f != nil {
-			func() {
-				defer h.contain(i, "Reject")
-				f(ctx, e)
-			}()
+			h.call(i, "Reject", func() { f(ctx, e) })
 		}
 	}
 }
@@ -350,10 +347,7 @@ func (h *hookSets) reject(ctx context.Context, e RejectEvent) {
 func (h *hookSets) observe(ctx context.Context, e RejectEvent) {
 	for i := range h.sets {
 		if f := h.sets[i].Observe; f != nil {
-			func() {
-				defer h.contain(i, "Observe")
-				f(ctx, e)
-			}()
+			h.call(i, "Observe", func() { f(ctx, e) })
 		}
 	}
 }
@@ -376,10 +370,7 @@ func (h *hookSets) keepsFault(ctx context.Context, gs *grants) (keeps bool) {
 		if granted := gs.of(i); granted != nil {
 			ctx = granted
 		}
-		func() {
-			defer h.contain(i, "FaultKeeps")
-			keeps = f(ctx)
-		}()
+		h.call(i, "FaultKeeps", func() { keeps = f(ctx) })
 		if keeps {
 			return true
 		}
@@ -422,10 +413,7 @@ func (h *hookSets) transition(ctx context.Context, e TransitionEvent, calls []no
 					e.Faults = append(e.Faults, fault)
 				}
 			}
-			func() {
-				defer h.contain(i, "Transition")
-				f(ctx, e)
-			}()
+			h.call(i, "Transition", func() { f(ctx, e) })
 		}
 	}
 }
@@ -433,10 +421,7 @@ func (h *hookSets) transition(ctx context.Context, e TransitionEvent, calls []no
 func (h *hookSets) reload(e ReloadEvent) {
 	for i := range h.sets {
 		if f := h.sets[i].Reload; f != nil {
-			func() {
-				defer h.contain(i, "Reload")
-				f(e)
-			}()
+			h.call(i, "Reload", func() { f(e) })
 		}
 	}
 }

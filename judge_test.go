@@ -127,9 +127,16 @@ policies:
 
 // The zero Call, and one that no breaker watches, have nothing to judge.
 func TestJudgeOfNothing(t *testing.T) {
-	var none watertight.Call
-	none.Judge(breaker.Failure)
-	none.SettleStatus(200)
-	none.SettleFailure()
-	none.Release()
+	g := guard(t, "{version: 1, policies: [{name: all, per: policy, bulkhead: {maxConcurrent: 1}}]}")
+	for _, call := range []*watertight.Call{{}, admit(t, g, to("a"))} {
+		call.Judge(breaker.Failure)
+		assert.False(t, call.Watched())
+		call.SettleStatus(200)
+		call.SettleFailure()
+		call.Release()
+	}
+	c := compartment(t, g, "all", "")
+	assert.EqualValues(t, 1, c.Granted)
+	assert.Zero(t, c.InFlight)
+	assert.Nil(t, c.Breaker)
 }

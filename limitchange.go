@@ -51,10 +51,7 @@ func limitOf(r *policy.Rule) int {
 func (h *hookSets) limitChange(ctx context.Context, e LimitChangeEvent) {
 	for i := range h.sets {
 		if f := h.sets[i].LimitChange; f != nil {
-			func() {
-				defer h.contain(i, "LimitChange")
-				f(ctx, e)
-			}()
+			h.call(i, "LimitChange", func() { f(ctx, e) })
 		}
 	}
 }

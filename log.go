@@ -126,10 +126,7 @@ func (l *logs) tellReloads(left flood.Left[reloaded]) {
 func (h *hookSets) logAttrs(ctx context.Context) (attrs []slog.Attr) {
 	for i := range h.sets {
 		if f := h.sets[i].LogAttrs; f != nil {
-			func() {
-				defer h.contain(i, "LogAttrs")
-				attrs = append(attrs, f(ctx)...)
-			}()
+			h.call(i, "LogAttrs", func() { attrs = append(attrs, f(ctx)...) })
 		}
 	}
 	return attrs

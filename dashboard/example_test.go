@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"time"
 
 	"github.com/watertight-go/watertight"
 	"github.com/watertight-go/watertight/dashboard"
@@ -35,4 +36,20 @@ func ExampleHandler() {
 	}
 	fmt.Println(answer.Code, "version", snapshot.Version, "compartments", len(snapshot.Compartments))
 	// Output: 200 version 1 compartments 0
+}
+
+// A look five times a second, for at most four who watch.
+func ExampleWithInterval() {
+	wt := watertight.New(nil)
+	page := dashboard.Handler(wt, dashboard.WithInterval(200*time.Millisecond), dashboard.WithMaxWatchers(4))
+
+	answer := httptest.NewRecorder()
+	page.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/snapshot.json", nil))
+	var snapshot struct{ IntervalMs int }
+	if err := json.NewDecoder(answer.Body).Decode(&snapshot); err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println("the next look is in", snapshot.IntervalMs, "ms")
+	// Output: the next look is in 200 ms
 }

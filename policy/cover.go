@@ -202,7 +202,7 @@ func (c condition) example() string {
 	return parts[operatorPrefix] + parts[operatorContains] + parts[operatorSuffix]
 }
 
-// A part is what a policy decides of a request.
+// A part is what a policy decides about a request.
 type part int
 
 const (

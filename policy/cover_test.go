@@ -23,7 +23,7 @@ func unused(set *policy.Set, part string) (names []string) {
 	return names
 }
 
-// What is said to be never used decides of no request.
+// What is said to be never used decides about no request.
 func TestWhatIsNeverUsedDecidesNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		list := rapid.SliceOfN(policies, 2, 6).Draw(t, "policies")

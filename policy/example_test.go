@@ -270,3 +270,21 @@ func ExampleWatch() {
 	// changed: /watertight.yaml:2:1: unknown key "policys"; did you mean "policies"?
 	// policies in force: 3
 }
+
+// What is wrong, and what is allowed but hardly meant, of one file at once.
+func ExampleCheck() {
+	problems, warnings := policy.Check("watertight.yaml", []byte(`version: 1
+policies:
+  - name: reports
+    bulkhead: {maxConcurent: 20}
+  - name: hosts
+    bulkhead: {maxConcurrent: 50, maxWait: 31s}
+`))
+	for _, p := range problems {
+		fmt.Println(p.Line, p.Column, p.Msg)
+	}
+	fmt.Println(len(warnings), "warning, in line", warnings[0].Line)
+	// Output:
+	// 4 16 policy "reports": unknown key "maxConcurent"; did you mean "maxConcurrent"?
+	// 1 warning, in line 6
+}

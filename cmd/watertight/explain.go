@@ -11,7 +11,7 @@ import (
 	"github.com/watertight-go/watertight/policy"
 )
 
-const aboutExplain = `Says which policies decide of a request: which one has its bulkhead and which its breaker,
+const aboutExplain = `Says which policies decide about a request: which one has its bulkhead and which its breaker,
 by which condition, why the earlier ones do not, the key of the compartment, and the
 settings with where each is written. PATH is a path with its query, or a URL.
 

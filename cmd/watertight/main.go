@@ -33,7 +33,7 @@ const (
 const usage = `watertight checks policy files and explains what they do.
 
   watertight check FILE...         reports every problem of the files
-  watertight explain FILE PATH     says which policies decide of a request, and why
+  watertight explain FILE PATH     says which policies decide about a request, and why
   watertight schema                prints a JSON Schema of policy files, for editors
 
 Files are native policy files, or the governance files of ServiceComb and Spring

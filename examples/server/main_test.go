@@ -12,13 +12,14 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/watertight-go/watertight/internal/program"
 )
 
 // patience is how long a test waits for what should come soon.
@@ -39,8 +40,8 @@ func TestMain(m *testing.M) {
 type process struct {
 	cmd    *exec.Cmd
 	url    string
-	stderr buffer
-	stdout buffer
+	stderr program.Buffer
+	stdout program.Buffer
 	exited chan struct{} // closed when cmd can be asked how it ended
 }
 
@@ -131,24 +132,6 @@ func (p *process) hold(t *testing.T, ms int) <-chan int {
 		return strings.Contains(body, `"inFlight": 1`)
 	}, "the call should be inside")
 	return status
-}
-
-// A buffer may be written by one goroutine while another reads it.
-type buffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
 }
 
 func TestSignalsEndIt(t *testing.T) {

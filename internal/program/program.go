@@ -58,7 +58,7 @@ func Build(t T, dir string, sources ...string) string {
 // are for concurrent use.
 type Program struct {
 	cmd    *exec.Cmd
-	output buffer
+	output Buffer
 	exited chan struct{}
 	status error // of Wait, once exited is closed
 }
@@ -157,19 +157,22 @@ func (p *Program) Says(t T, pattern string) string {
 	}
 }
 
-// A buffer may be written by one goroutine while another reads it.
-type buffer struct {
-	mu sync.Mutex
+// A Buffer keeps what is written. It may be written by one goroutine while another reads
+// it, and the zero Buffer is empty.
+type Buffer struct {
+	mu sync.Mutex // guards b
 	b  bytes.Buffer
 }
 
-func (b *buffer) Write(p []byte) (int, error) {
+// Write implements io.Writer. It never fails.
+func (b *Buffer) Write(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.b.Write(p)
 }
 
-func (b *buffer) String() string {
+// String returns all that was written so far.
+func (b *Buffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.b.String()

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/watertight-go/watertight/examples/internal/app"
+	"github.com/watertight-go/watertight/internal/program"
 )
 
 // What stands behind the prefix arrives as it was sent, byte for byte.
@@ -395,7 +396,7 @@ func TestAnswerBeforeTheEndOfTheBodyClosesTheConnection(t *testing.T) {
 		}
 		_, _ = io.Copy(w, r.Body)
 	})
-	var log buffer
+	var log program.Buffer
 	a := startLogging(t, roomy, app.Config{Upstreams: map[string]string{"up": up}}, &log)
 	for _, tt := range []struct {
 		path, length, body, rest string

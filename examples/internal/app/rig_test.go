@@ -2,7 +2,6 @@ package app_test
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/watertight-go/watertight"
 	"github.com/watertight-go/watertight/examples/internal/app"
+	"github.com/watertight-go/watertight/internal/program"
 	"github.com/watertight-go/watertight/policy"
 )
 
@@ -29,11 +29,11 @@ const patience = 20 * time.Second
 // that is empty. It ends with the test, and what is still inside is cut off.
 func start(t *testing.T, yaml string, cfg app.Config) *app.App {
 	t.Helper()
-	return startLogging(t, yaml, cfg, new(buffer))
+	return startLogging(t, yaml, cfg, new(program.Buffer))
 }
 
 // startLogging does what start does, and the server writes its log to stderr.
-func startLogging(t *testing.T, yaml string, cfg app.Config, stderr *buffer) *app.App {
+func startLogging(t *testing.T, yaml string, cfg app.Config, stderr *program.Buffer) *app.App {
 	t.Helper()
 	if yaml != "" {
 		set, err := policy.Parse("test.yaml", []byte(yaml))
@@ -65,24 +65,6 @@ func http2(t *testing.T) *http.Transport {
 	tr.Protocols.SetUnencryptedHTTP2(true)
 	t.Cleanup(tr.CloseIdleConnections)
 	return tr
-}
-
-// A buffer may be written by one goroutine while another reads it.
-type buffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
 }
 
 // upstream starts a service to put behind the gateway.

@@ -92,13 +92,34 @@ func TestPoliciesLoad(t *testing.T) {
 }
 
 func TestLinksLeadSomewhere(t *testing.T) {
-	link := regexp.MustCompile(`\]\(([^)#:]+)(?:#[^)]*)?\)`)
-	for name, text := range pages(t) {
+	link := regexp.MustCompile(`\]\(([^)#:]*)(?:#([^)]*))?\)`)
+	texts := pages(t)
+	n := 0
+	for name, text := range texts {
 		for _, m := range link.FindAllStringSubmatch(text, -1) {
-			_, err := os.Stat(filepath.Join(root, filepath.Dir(name), m[1]))
+			to := name
+			if m[1] != "" {
+				to = filepath.ToSlash(filepath.Join(filepath.Dir(name), m[1]))
+			}
+			_, err := os.Stat(filepath.Join(root, to))
 			assert.NoError(t, err, "a link in %s", name)
+			if m[2] != "" {
+				n++
+				assert.Contains(t, anchors(texts[to]), m[2], "a link in %s to a heading of %s", name, to)
+			}
 		}
 	}
+	assert.NotZero(t, n)
+}
+
+// anchors returns what the headings of a page are linked by.
+func anchors(text string) (all []string) {
+	text = regexp.MustCompile("(?ms)^```.*?^```").ReplaceAllString(text, "")
+	for _, m := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(text, -1) {
+		words := regexp.MustCompile(`[^\pL\pN_ -]`).ReplaceAllString(strings.ToLower(m[1]), "")
+		all = append(all, strings.ReplaceAll(words, " ", "-"))
+	}
+	return all
 }
 
 // The first screen is what a newcomer types.

@@ -68,8 +68,9 @@ func WithHooks(h Hooks) Option {
 // WithLogger sets where the Guard reports which policies came into force or could
 // not, and what somebody should mend: a policy that is likely not meant, a hook that
 // panicked, a response body that was never closed. The records are listed in
-// docs/logs.md; package metrics adds those about calls and breakers. The default,
-// also for nil, is slog.Default() at the time of the report; the last one given wins.
+// docs/logs.md; package metrics adds those about calls and breakers. The default
+// is slog.Default() at the time of the report; the last one given wins, and nil
+// changes nothing.
 func WithLogger(l *slog.Logger) Option {
 	return optionFunc(func(o *options) {
 		if l != nil {

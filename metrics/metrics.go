@@ -75,8 +75,9 @@ type optionFunc func(*telemetry)
 
 func (f optionFunc) apply(t *telemetry) { f(t) }
 
-// WithTracerProvider sets where the spans go. The default, also for nil, is the
-// global TracerProvider at the time of the span; the last one given wins.
+// WithTracerProvider sets where the spans go. The default is the
+// global TracerProvider at the time of the span; the last one given wins, and nil
+// changes nothing.
 func WithTracerProvider(p trace.TracerProvider) Option {
 	return optionFunc(func(t *telemetry) {
 		if p != nil {
@@ -85,8 +86,9 @@ func WithTracerProvider(p trace.TracerProvider) Option {
 	})
 }
 
-// WithMeterProvider sets where the metrics go. The default, also for nil, is the
-// global MeterProvider, which may be set later; the last one given wins.
+// WithMeterProvider sets where the metrics go. The default is the
+// global MeterProvider, which may be set later; the last one given wins, and nil
+// changes nothing.
 func WithMeterProvider(p metric.MeterProvider) Option {
 	return optionFunc(func(t *telemetry) {
 		if p != nil {
@@ -115,9 +117,9 @@ func WithParentBasedSampler() Option {
 func WithoutMetrics() Option { return optionFunc(func(t *telemetry) { t.noMetrics = true }) }
 
 // WithPropagators sets what finds the caller's span in the headers of a request
-// that comes without a span in its context; server side only. The default, also
-// for nil, is the global propagator at the time of the request; the last one
-// given wins.
+// that comes without a span in its context; server side only. The default
+// is the global propagator at the time of the request; the last one given wins,
+// and nil changes nothing.
 func WithPropagators(p propagation.TextMapPropagator) Option {
 	return optionFunc(func(t *telemetry) {
 		if p != nil {
@@ -130,8 +132,9 @@ func WithPropagators(p propagation.TextMapPropagator) Option {
 // policies and what somebody should mend, are up to [watertight.WithLogger].
 func WithoutLogs() Option { return optionFunc(func(t *telemetry) { t.noLogs = true }) }
 
-// WithLogger sets where the records go. The default, also for nil, is
-// slog.Default() at the time of the record; the last one given wins.
+// WithLogger sets where the records go. The default is
+// slog.Default() at the time of the record; the last one given wins, and nil
+// changes nothing.
 func WithLogger(l *slog.Logger) Option {
 	return optionFunc(func(t *telemetry) {
 		if l != nil {

@@ -57,8 +57,8 @@ func WithRoute(route func(*http.Request) string) Option {
 }
 
 // WithRejectHandler has refusals answered by f, with a page of your own or an
-// answer that needs no permit; the default, also for nil, is [WriteRejection]. The
-// last one given wins.
+// answer that needs no permit; the default is [WriteRejection]. The last one given
+// wins, and nil changes nothing.
 //
 // When f is called, Retry-After, unless it is unknown, and Cache-Control: no-store
 // are set, and on HTTP/1 Connection: close if the request has a body, which f should

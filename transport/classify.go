@@ -24,10 +24,14 @@ import (
 // f is asked once for each call that a breaker watches, when the base has returned,
 // and must be safe for concurrent use. It must leave resp and its body alone, which
 // are the caller's. If it panics, the panic goes on to the caller, the body is closed
-// and the call is ignored. The default, also for nil, is 0 for all; the last one
-// given wins.
+// and the call is ignored. The default is 0 for all; the last one given wins, and
+// nil changes nothing.
 func WithClassifier(f func(resp *http.Response, err error) breaker.Outcome) Option {
-	return optionFunc(func(t *Transport) { t.classify = f })
+	return optionFunc(func(t *Transport) {
+		if f != nil {
+			t.classify = f
+		}
+	})
 }
 
 // judge asks the classifier about what the base has returned: one of both.

@@ -219,13 +219,26 @@ func TestClassifierThatDoesNotReturn(t *testing.T) {
 	}
 }
 
-// nil is the default, and of several options the last one counts.
-func TestOptionsThatSayNothing(t *testing.T) {
+// Of several options the last one counts, and nil changes nothing.
+func TestLastOptionWinsAndNilChangesNothing(t *testing.T) {
 	g := guard(t, strict)
-	shout := func(*http.Response, error) breaker.Outcome { return breaker.Failure }
-	open(t, transport.New(always(200), g, transport.WithClassifier(shout), transport.WithClassifier(nil),
-		transport.WithKey(nil), transport.WithFallback(nil)), get(t, "http://up/"))
-	assert.Equal(t, "ok", filed(t, g))
-	open(t, transport.New(always(200), g, transport.WithClassifier(nil), transport.WithClassifier(shout)), get(t, "http://down/"))
-	assert.Equal(t, "open", g.Snapshot().Compartments[0].Breaker.State)
+	say := func(o breaker.Outcome) transport.Option {
+		return transport.WithClassifier(func(*http.Response, error) breaker.Outcome { return o })
+	}
+	key := func(k string) transport.Option { return transport.WithKey(func(*http.Request) string { return k }) }
+	standby := func(code int) transport.Option {
+		return transport.WithFallback(func(r *http.Request, _ *watertight.RejectedError) (*http.Response, error) {
+			return always(code).RoundTrip(r)
+		})
+	}
+	rt := transport.New(always(200), g, transport.WithClassifier(nil), transport.WithKey(nil), transport.WithFallback(nil),
+		say(breaker.Success), key("first"), standby(201), say(breaker.Failure), key("last"), standby(202),
+		transport.WithClassifier(nil), transport.WithKey(nil), transport.WithFallback(nil))
+	open(t, rt, get(t, "http://up/"))
+	assert.Equal(t, "last", only(t, g).Key)
+	assert.Equal(t, "open", only(t, g).Breaker.State)
+	resp, err := rt.RoundTrip(get(t, "http://up/"))
+	require.NoError(t, err)
+	assert.Equal(t, 202, resp.StatusCode)
+	require.NoError(t, resp.Body.Close())
 }

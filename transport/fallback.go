@@ -22,10 +22,14 @@ import (
 // read. Whoever begins to read it has to close it, as every RoundTripper does; if
 // nobody has by the time that f returns, it is closed then. f must be safe for
 // concurrent use, and must not change what the copy shares with the request, its
-// header above all. If it panics, the panic goes on to the caller. The default, also
-// for nil, is no fallback; the last one given wins.
+// header above all. If it panics, the panic goes on to the caller. The default is no
+// fallback; the last one given wins, and nil changes nothing.
 func WithFallback(f func(r *http.Request, refused *watertight.RejectedError) (*http.Response, error)) Option {
-	return optionFunc(func(t *Transport) { t.fallback = f })
+	return optionFunc(func(t *Transport) {
+		if f != nil {
+			t.fallback = f
+		}
+	})
 }
 
 // fallBack answers a refused call by the fallback.

@@ -13,7 +13,12 @@ import "net/http"
 //
 // f is called once for each call, refused ones included, and must be safe for
 // concurrent use; it must not change the request. If it panics, the panic goes on to
-// the caller. The default, also for nil, is the host; the last one given wins.
+// the caller. The default is the host; the last one given wins, and nil changes
+// nothing.
 func WithKey(f func(r *http.Request) string) Option {
-	return optionFunc(func(t *Transport) { t.key = f })
+	return optionFunc(func(t *Transport) {
+		if f != nil {
+			t.key = f
+		}
+	})
 }

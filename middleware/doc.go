@@ -57,10 +57,10 @@
 // breaker needs the status: then the handler gets a writer of its own, with
 // those of http.Flusher, http.Hijacker, http.Pusher and io.ReaderFrom that the
 // other has, through which http.ResponseController reaches it. Three things
-// cannot be kept: http.CloseNotifier, which is deprecated; the unexported method
-// by which http.MaxBytesReader has the server close the connection after a body
-// that is a little too large; and the place in your code that the server's log
-// names when a status is set twice.
+// cannot be kept: http.CloseNotifier, which is deprecated, unless the other writer
+// has what net/http's own have; the unexported method by which http.MaxBytesReader
+// has the server close the connection after a body that is a little too large; and
+// the place in your code that the server's log names when a status is set twice.
 //
 // The request is the one that the middleware got, or a copy of it if its
 // context needs an addition: by a hook, or because the Guard wraps several

@@ -65,9 +65,10 @@
 // The request is the one that the middleware got, or a copy of it if its
 // context needs an addition: by a hook, or because the Guard wraps several
 // handlers and must know the request again. What the handler leaves on the copy,
-// such as Pattern, path values and parsed forms, is copied back. A refused request
-// gets its route as Pattern if a router is known, so that whoever measures further out
-// knows it by that.
+// such as Pattern, path values and parsed forms, is copied back when it ends: who
+// watches requests from another goroutine, as to log the slow ones, should note what
+// it needs of them before the handler begins. A refused request gets its route as
+// Pattern if a router is known, so that whoever measures further out knows it by that.
 //
 // # One Guard, several handlers
 //

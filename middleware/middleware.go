@@ -98,7 +98,7 @@ func (h *handler) refuse(w http.ResponseWriter, r *http.Request, rejected *water
 func (h *handler) serveWatched(w http.ResponseWriter, r *http.Request, admitted *watertight.Call) {
 	rec := &recorder{ResponseWriter: w, call: *admitted, sniffed: sniffed}
 	if r.TLS != nil {
-		rec.sniffed = buffered
+		rec.sniffed = buffered + 1
 	}
 	call := &rec.call
 	// No recover: a panic, http.ErrAbortHandler and runtime.Goexit go on to

@@ -18,7 +18,7 @@ type recorder struct {
 	status  int  // 0: not yet written
 	written int  // bytes of the body that the handler wrote
 	sent    bool // the client has the headers
-	sniffed int  // how much of a body ReadFrom copies before it lets the headers go
+	sniffed int  // how much of a body ReadFrom has to copy before the client has the headers
 }
 
 // buffered is the most of a body that net/http keeps back, the headers with it, until
@@ -186,7 +186,7 @@ func (w *recorder) flush() error {
 func (w *recorder) readFrom(src io.Reader) (n int64, err error) {
 	dst := w.ResponseWriter.(io.ReaderFrom)
 	if !w.sent {
-		first := int64(min(w.sniffed, max(0, buffered-w.written)) + 1)
+		first := int64(min(w.sniffed, max(0, buffered-w.written)+1))
 		n, err = dst.ReadFrom(io.LimitReader(src, first))
 		if n > 0 {
 			w.record(http.StatusOK)

@@ -57,17 +57,18 @@
 // breaker needs the status: then the handler gets a writer of its own, with
 // those of http.Flusher, http.Hijacker, http.Pusher and io.ReaderFrom that the
 // other has, through which http.ResponseController reaches it. Three things
-// cannot be kept: http.CloseNotifier, which is deprecated; the unexported method
-// by which http.MaxBytesReader has the server close the connection after a body
-// that is a little too large; and the place in your code that the server's log
-// names when a status is set twice.
+// cannot be kept: http.CloseNotifier, which is deprecated, unless the other writer
+// has what net/http's own have; the unexported method by which http.MaxBytesReader
+// has the server close the connection after a body that is a little too large; and
+// the place in your code that the server's log names when a status is set twice.
 //
 // The request is the one that the middleware got, or a copy of it if its
 // context needs an addition: by a hook, or because the Guard wraps several
 // handlers and must know the request again. What the handler leaves on the copy,
-// such as Pattern, path values and parsed forms, is copied back. A refused request
-// gets its route as Pattern if a router is known, so that whoever measures further out
-// knows it by that.
+// such as Pattern, path values and parsed forms, is copied back when it ends: who
+// watches requests from another goroutine, as to log the slow ones, should note what
+// it needs of them before the handler begins. A refused request gets its route as
+// Pattern if a router is known, so that whoever measures further out knows it by that.
 //
 // # One Guard, several handlers
 //

@@ -96,7 +96,10 @@ func (h *handler) refuse(w http.ResponseWriter, r *http.Request, rejected *water
 
 // serveWatched serves a request whose outcome a breaker waits for.
 func (h *handler) serveWatched(w http.ResponseWriter, r *http.Request, admitted *watertight.Call) {
-	rec := &recorder{ResponseWriter: w, call: *admitted}
+	rec := &recorder{ResponseWriter: w, call: *admitted, sniffed: sniffed}
+	if r.TLS != nil {
+		rec.sniffed = buffered + 1
+	}
 	call := &rec.call
 	// No recover: a panic, http.ErrAbortHandler and runtime.Goexit go on to
 	// whom they are meant for, as if nobody had stood between.

@@ -350,3 +350,28 @@ func TestEarlyHintsArriveEarly(t *testing.T) {
 		})
 	})
 }
+
+// E04: what is deprecated is asked for all the same, and hardly anybody looks whether
+// it is there.
+func TestCloseNotifierIsThere(t *testing.T) {
+	eachProtocol(t, func(t *testing.T, start func(testing.TB, http.Handler) *server) {
+		eachWay(t, func(t *testing.T, _ *watertight.Guard, wrap func(http.Handler) http.Handler) {
+			entered, told := make(chan struct{}), make(chan bool, 1)
+			s := start(t, wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				close(entered)
+				n, ok := w.(interface{ CloseNotify() <-chan bool })
+				told <- ok && <-n.CloseNotify()
+			})))
+			ctx, leave := context.WithCancel(t.Context())
+			go func() {
+				<-entered
+				leave()
+			}()
+			r, err := http.NewRequestWithContext(ctx, "GET", s.URL, nil)
+			require.NoError(t, err)
+			_, err = s.Client().Do(r)
+			assert.ErrorIs(t, err, context.Canceled)
+			assert.True(t, <-told)
+		})
+	})
+}

@@ -18,6 +18,7 @@ type recorder struct {
 	status  int  // 0: not yet written
 	written int  // bytes of the body that the handler wrote
 	sent    bool // the client has the headers
+	sniffed int  // how much of a body ReadFrom has to copy before the client has the headers
 }
 
 // buffered is the most of a body that net/http keeps back, the headers with it, until
@@ -27,8 +28,8 @@ type recorder struct {
 // say that they are before they are.
 const buffered = 4096
 
-// sniffed is how much of a body net/http copies in ReadFrom before it lets the headers
-// go, or else keeps back like what is written.
+// sniffed is what recorder.sniffed is on a TCP connection. One of TLS has no ReadFrom
+// that net/http could hand the rest to, so there it keeps back what it keeps of writes.
 const sniffed = 512
 
 // send tells the breaker, once, that the client has the headers: a stream may then
@@ -185,7 +186,7 @@ func (w *recorder) flush() error {
 func (w *recorder) readFrom(src io.Reader) (n int64, err error) {
 	dst := w.ResponseWriter.(io.ReaderFrom)
 	if !w.sent {
-		first := min(sniffed, int64(max(0, buffered-w.written))+1)
+		first := int64(min(w.sniffed, max(0, buffered-w.written)+1))
 		n, err = dst.ReadFrom(io.LimitReader(src, first))
 		if n > 0 {
 			w.record(http.StatusOK)

@@ -47,14 +47,18 @@ func TestACopyUnderWayIsNotOverdue(t *testing.T) {
 		begin func(w http.ResponseWriter, source io.Reader)
 		n     int // bytes that the source has before it hangs
 		state string
+		url   string
 	}{
-		"copied, the source hangs":                  {"source", func(w http.ResponseWriter, s io.Reader) { io.Copy(w, s) }, much, "closed"},
-		"copied, the source hangs soon":             {"source", func(w http.ResponseWriter, s io.Reader) { io.Copy(w, s) }, 10, "open"},
-		"copied, the source hangs at once":          {"source", func(w http.ResponseWriter, s io.Reader) { io.Copy(w, s) }, 0, "open"},
-		"copied after some bytes, the source hangs": {"source", func(w http.ResponseWriter, s io.Reader) { w.Write(make([]byte, 4096)); io.Copy(w, s) }, 1, "closed"},
-		"copied, the client hangs":                  {"client", func(w http.ResponseWriter, s io.Reader) { io.Copy(w, s) }, 100_000, "closed"},
-		"written, the client hangs":                 {"client", func(w http.ResponseWriter, _ io.Reader) { w.Write(make([]byte, much)) }, 0, "closed"},
-		"a string, the client hangs":                {"client", func(w http.ResponseWriter, _ io.Reader) { io.WriteString(w, strings.Repeat("x", much)) }, 0, "closed"},
+		"copied, the source hangs":                  {"source", func(w http.ResponseWriter, s io.Reader) { io.Copy(w, s) }, much, "closed", "http://here"},
+		"copied, the source hangs soon":             {"source", func(w http.ResponseWriter, s io.Reader) { io.Copy(w, s) }, 10, "open", "http://here"},
+		"copied, the source hangs after a packet":   {"source", func(w http.ResponseWriter, s io.Reader) { io.Copy(w, s) }, 1000, "closed", "http://here"},
+		"the same, over TLS":                        {"source", func(w http.ResponseWriter, s io.Reader) { io.Copy(w, s) }, 1000, "open", "https://here"},
+		"copied over TLS, the source hangs":         {"source", func(w http.ResponseWriter, s io.Reader) { io.Copy(w, s) }, much, "closed", "https://here"},
+		"copied, the source hangs at once":          {"source", func(w http.ResponseWriter, s io.Reader) { io.Copy(w, s) }, 0, "open", "http://here"},
+		"copied after some bytes, the source hangs": {"source", func(w http.ResponseWriter, s io.Reader) { w.Write(make([]byte, 4096)); io.Copy(w, s) }, 1, "closed", "http://here"},
+		"copied, the client hangs":                  {"client", func(w http.ResponseWriter, s io.Reader) { io.Copy(w, s) }, 100_000, "closed", "http://here"},
+		"written, the client hangs":                 {"client", func(w http.ResponseWriter, _ io.Reader) { w.Write(make([]byte, much)) }, 0, "closed", "http://here"},
+		"a string, the client hangs":                {"client", func(w http.ResponseWriter, _ io.Reader) { io.WriteString(w, strings.Repeat("x", much)) }, 0, "closed", "http://here"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -78,7 +82,7 @@ func TestACopyUnderWayIsNotOverdue(t *testing.T) {
 							<-leave
 						}
 					}}
-					go h.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+					go h.ServeHTTP(w, httptest.NewRequest("GET", test.url, nil))
 				}
 				time.Sleep(time.Second)
 				synctest.Wait()

@@ -19,12 +19,17 @@ type flushing interface {
 	flushErrorer
 }
 
+// A closeNotifier is an http.CloseNotifier. That is deprecated, but who still asks for
+// it seldom looks whether it is there: gin's Context.Stream panics without.
+type closeNotifier interface{ CloseNotify() <-chan bool }
+
 // writer returns the recorder with exactly those of Flusher, Hijacker,
 // ReaderFrom and Pusher that the writer beneath it has. Handlers ask for these
 // by type assertion: a method too few breaks uploads, WebSockets or
 // server-sent events, a method too many is a lie; hence a struct for each
 // combination. They embed interfaces, not the types behind them, since those
-// all embed the recorder, whose methods would become ambiguous.
+// all embed the recorder, whose methods would become ambiguous. CloseNotifier would
+// double their number; it is kept beside what net/http's own writers have.
 func (w *recorder) writer() http.ResponseWriter {
 	var can int
 	if _, ok := w.ResponseWriter.(http.Flusher); ok {
@@ -45,6 +50,25 @@ func (w *recorder) writer() http.ResponseWriter {
 		r io.ReaderFrom = readerFrom{w}
 		p http.Pusher   = pusher{w}
 	)
+	if n, ok := w.ResponseWriter.(closeNotifier); ok {
+		switch can {
+		case canFlush | canHijack | canReadFrom: // on HTTP/1
+			return struct {
+				*recorder
+				flushing
+				http.Hijacker
+				io.ReaderFrom
+				closeNotifier
+			}{w, f, h, r, n}
+		case canFlush | canPush: // on HTTP/2
+			return struct {
+				*recorder
+				flushing
+				http.Pusher
+				closeNotifier
+			}{w, f, p, n}
+		}
+	}
 	switch can {
 	case canFlush:
 		return struct {

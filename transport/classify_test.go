@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"runtime"
 	"sync/atomic"
 	"testing"
@@ -241,4 +242,25 @@ func TestLastOptionWinsAndNilChangesNothing(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, 202, resp.StatusCode)
 	require.NoError(t, resp.Body.Close())
+}
+
+// A base that is registered with an http.Transport for a scheme, and leaves a call to
+// that one, says nothing about the host.
+func TestABaseThatSkipsIsNoOutcome(t *testing.T) {
+	g := guard(t, `  - {name: p, bulkhead: {maxConcurrent: 1}, breaker: {minCalls: 1, window: {calls: 1}}}`)
+	server := httptest.NewServer(http.NotFoundHandler())
+	defer server.Close()
+	skips := base(func(*http.Request) (*http.Response, error) { return nil, http.ErrSkipAltProtocol })
+	outer := new(http.Transport)
+	defer outer.CloseIdleConnections()
+	outer.RegisterProtocol("http", transport.New(skips, g))
+	for range 2 {
+		resp, err := outer.RoundTrip(get(t, server.URL))
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+		assert.Equal(t, http.StatusNotFound, resp.StatusCode)
+	}
+	assert.Equal(t, "closed", only(t, g).Breaker.State)
+	assert.Zero(t, only(t, g).Breaker.Calls)
+	assert.Zero(t, only(t, g).InFlight)
 }

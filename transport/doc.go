@@ -47,8 +47,9 @@
 //
 // The request body is closed, no response is made up. If the caller's context
 // ends while it waits, the error is the context's own; http.Client.Timeout is
-// part of that context. Request.Cancel, which is deprecated, ends no wait; the
-// base gets it as it is.
+// part of that context. Of what is deprecated, Request.Cancel ends no wait, but the
+// base gets it as it is; and the base's CancelRequest finds no request whose context
+// a hook has added to, since the base gets a copy.
 //
 // # Exceptions
 //

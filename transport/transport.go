@@ -114,6 +114,9 @@ func (t *Transport) send(r *http.Request, call *watertight.Call) (resp *http.Res
 		sent = r.WithContext(ctx)
 	}
 	resp, err = t.base.RoundTrip(sent)
+	if err == http.ErrSkipAltProtocol {
+		call.SettleIgnored() // no answer, but how a base leaves the call to the http.Transport that it is registered with
+	}
 	if err != nil || resp == nil {
 		// A response beside an error is none: whoever gets it must not look.
 		if t.classify != nil && err != nil {

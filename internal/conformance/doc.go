@@ -5,6 +5,7 @@
 //
 // A foreign suite is copied from the module cache into a temporary folder, patched
 // so that a Guard with generous limits stands in its way, and run there, beside an
-// unpatched copy. Each test has to end as it does without us; the few that cannot
-// are listed with the reason beside them.
+// unpatched copy. net/http's own is run in place, with some of its files overlaid.
+// Each test has to end as it does without us; the few that cannot are listed with the
+// reason beside them.
 package conformance

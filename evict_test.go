@@ -82,6 +82,42 @@ func TestRestBeginsWithThePermitsReturn(t *testing.T) {
 	})
 }
 
+// Of several calls the last to give back begins the rest, though a hook keeps another
+// for longer.
+func TestRestBeginsWithTheLastReturn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var told []string
+		for _, order := range []string{"kept, quick", "quick, kept"} {
+			told = nil
+			slow := watertight.WithHooks(watertight.Hooks{
+				Grant: func(ctx context.Context, _ watertight.GrantEvent) context.Context { return ctx },
+				Release: func(ctx context.Context, _ watertight.ReleaseEvent) {
+					if ctx.Value(keptKey{}) != nil {
+						time.Sleep(10 * time.Second)
+					}
+				},
+			})
+			g := guard(t, strings.Replace(twoKeys, "maxConcurrent: 1", "maxConcurrent: 2", 1), slow, tableHooks(&told))
+			kept, err := g.Admit(context.WithValue(t.Context(), keptKey{}, true), on("/a"))
+			require.NoError(t, err)
+			quick := admit(t, g, on("/a"))
+			first, last := kept.Release, quick.Release
+			if order == "quick, kept" {
+				first, last = last, first
+			}
+			go first()
+			time.Sleep(5 * time.Second)
+			go last()
+			time.Sleep(16 * time.Second)
+			admit(t, g, on("/b")).Release()
+			admit(t, g, on("/c")).Release()
+			require.Equal(t, []string{"evict p server /a bound 16s"}, told, order)
+		}
+	})
+}
+
+type keptKey struct{}
+
 // What begins is told once, however many keys share, and so is the end; a key that finds
 // its compartment says nothing of either.
 func TestHooksHearOfTheOverflow(t *testing.T) {

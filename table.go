@@ -168,6 +168,7 @@ func (t *table) insertIfRoom(key []byte, now time.Duration) (c *compartment, oth
 			c = t.overflowLocked()
 		} else {
 			c = t.buildLocked(string(key))
+			c.leftAt = now
 			t.byKey[c.Key] = c
 		}
 		overflow = t.turnLocked(full)
@@ -235,21 +236,21 @@ func (t *table) release(c *compartment, at time.Duration) {
 	}
 	t.mu.Lock()
 	c.refs--
+	c.leftAt = max(c.leftAt, at) // a hook may have kept a call that gave back earlier
 	if c.refs == 0 && c != t.overflow {
-		t.listLocked(c, at)
+		t.listLocked(c)
 	}
 	t.mu.Unlock()
 }
 
 // listLocked appends c. A call that was overtaken between the clock and the lock
 // left no earlier than the one before it: the list stays in order.
-func (t *table) listLocked(c *compartment, now time.Duration) {
-	c.leftAt = now
+func (t *table) listLocked(c *compartment) {
 	c.rest++
 	c.listed = true
 	c.prev = t.last
 	if t.last != nil {
-		c.leftAt = max(now, t.last.leftAt)
+		c.leftAt = max(c.leftAt, t.last.leftAt)
 		t.last.next = c
 	} else {
 		t.first = c
@@ -268,7 +269,8 @@ func (t *table) relist() {
 		case c.listed:
 			c.rest++
 		case c.refs == 0:
-			t.listLocked(c, now)
+			c.leftAt = now
+			t.listLocked(c)
 		}
 	}
 }

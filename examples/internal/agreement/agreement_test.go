@@ -39,6 +39,7 @@ func TestAllSourcesAgree(t *testing.T) {
 			metrics.WithLogger(log.logger()))))
 	page := httptest.NewServer(dashboard.Handler(wt, dashboard.WithInterval(1)))
 	defer page.Close()
+	defer page.CloseClientConnections() // also when the watcher is still there
 	watching := watch(t, page.URL+"/events")
 
 	in := newIncident(t, wt)

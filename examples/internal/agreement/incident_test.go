@@ -473,28 +473,38 @@ func (in *incident) shaky() {
 	})
 }
 
-// drops forgets response bodies, and leaves others to their contexts.
+// drops leaves response bodies to their contexts, and forgets others.
 func (in *incident) drops() {
+	var left []*http.Response
 	for range 5 {
 		ctx, cancel := context.WithCancel(context.Background())
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, in.upstream.URL+"/drops", nil)
 		if err != nil {
 			panic(err)
 		}
-		if _, err := in.guarded.Do(req); err != nil { //nolint:bodyclose // likewise
+		resp, err := in.guarded.Do(req) //nolint:bodyclose // it is what this is about
+		if err != nil {
 			panic(err)
 		}
+		left = append(left, resp)
 		cancel()
 		in.books.add(1, "drops", "client", "granted")
-		func() {
-			resp, err := in.guarded.Get(in.upstream.URL + "/drops") //nolint:bodyclose // it is what this is about
-			if err != nil {
-				panic(err)
+	}
+	in.until("the ends of the contexts are heard of", func() bool {
+		for _, c := range in.wt.Snapshot().Compartments {
+			if c.Policy == "drops" {
+				return c.Bulkhead.InFlight == 0
 			}
-			_ = resp.StatusCode
-			in.books.add(1, "drops", "client", "granted")
-			in.books.add(1, "drops", "client", "leaked")
-		}()
+		}
+		return false
+	})
+	runtime.KeepAlive(left) // or the garbage collector might come first
+	for range 5 {
+		if _, err := in.guarded.Get(in.upstream.URL + "/drops"); err != nil { //nolint:bodyclose // likewise
+			panic(err)
+		}
+		in.books.add(1, "drops", "client", "granted")
+		in.books.add(1, "drops", "client", "leaked")
 	}
 }
 

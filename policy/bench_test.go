@@ -38,6 +38,9 @@ func BenchmarkMatch(b *testing.B) {
 		{"header", func(i int) policy.Match {
 			return policy.Match{Headers: map[string]string{"X-Plan": fmt.Sprintf("plan%02d", i)}}
 		}, policy.Match{Headers: map[string]string{"X-Plan": "free"}}},
+		{"headers", func(i int) policy.Match {
+			return policy.Match{Headers: map[string]string{fmt.Sprintf("X-Plan%02d", i): "free"}}
+		}, policy.Match{Headers: map[string]string{"X-Plan": "free"}}},
 		{"query", func(i int) policy.Match {
 			return policy.Match{Query: map[string]policy.Text{"plan": {Exact: fmt.Sprintf("plan%02d", i)}}}
 		}, policy.Match{Query: map[string]policy.Text{"plan": {Exact: "free"}}}},

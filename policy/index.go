@@ -11,9 +11,9 @@ import (
 //
 // It knows of each entry of each policy where a request must lead to have a chance
 // of matching it: to a host, there to a path, there to a header's value or a method; or,
-// if the entry has a route, to that. A request follows all ways that are open to it, of which there
-// are few: its host's and those of the wildcards above it, and there its path's.
-// What it meets at the end of a way is held against the best found so far, so the
+// if the entry has a route, to that. A request follows all ways that are open to it, of
+// which there are few: its host's and those of the wildcards above it, and there its
+// path's. What it meets at the end of a way is held against the best found so far, so the
 // order of the ways makes no difference.
 //
 // At the end of a way the value of a header may still tell apart the entries there. What
@@ -56,19 +56,18 @@ type tree struct {
 type group struct {
 	any     []int32 // ascending
 	methods table[[]int32]
-	headers []headerWay
+	headers table[headerWay]
 }
 
 // A headerWay leads to the entries that ask for one value of a header.
 type headerWay struct {
-	name   string
 	values table[[]int32]
 	all    []int32 // ascending
 }
 
 func (g *group) add(n int32, e *entry) {
 	if name, value, ok := e.exactHeader(); ok {
-		h := g.header(name)
+		h := g.headers.make(name)
 		h.all = append(h.all, n)
 		numbers := h.values.make(value)
 		*numbers = append(*numbers, n)
@@ -86,15 +85,6 @@ func (g *group) add(n int32, e *entry) {
 			*numbers = append(have, n)
 		}
 	}
-}
-
-func (g *group) header(name string) *headerWay {
-	i := slices.IndexFunc(g.headers, func(h headerWay) bool { return h.name == name })
-	if i < 0 {
-		i = len(g.headers)
-		g.headers = append(g.headers, headerWay{name: name})
-	}
-	return &g.headers[i]
 }
 
 // exactHeader returns the first header of which the entry wants one value alone.
@@ -290,25 +280,32 @@ func (s *search) askGroup(g *group) {
 	if numbers := g.methods.get(s.method); numbers != nil {
 		s.ask(*numbers)
 	}
-	for i := range g.headers {
-		s.askHeader(&g.headers[i])
+	for _, h := range g.headers.few {
+		s.askHeader(h.value, s.header[h.key])
+	}
+	if g.headers.many != nil { // a request names fewer
+		for name, values := range s.header {
+			if h := g.headers.many[name]; h != nil {
+				s.askHeader(h, values)
+			}
+		}
 	}
 }
 
-// severalValues is how many values of a header are looked up. Whoever sends more has all
-// its entries asked once, rather than some of them as often as a value is repeated.
-const severalValues = 4
-
-func (s *search) askHeader(h *headerWay) {
-	values := s.header[h.name]
-	if len(values) > severalValues {
-		s.ask(h.all)
-		return
-	}
+// askHeader asks the entries that want one of the values. Whoever repeats a value has all
+// entries asked, once, rather than some of them as often as it is repeated.
+func (s *search) askHeader(h *headerWay, values []string) {
+	left := len(h.all)
 	for _, v := range values {
-		if numbers := h.values.get(v); numbers != nil {
-			s.ask(*numbers)
+		numbers := h.values.get(v)
+		if numbers == nil {
+			continue
 		}
+		if left -= len(*numbers); left < 0 {
+			s.ask(h.all)
+			return
+		}
+		s.ask(*numbers)
 	}
 }
 

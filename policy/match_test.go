@@ -161,3 +161,26 @@ func TestHeaderOfManyValues(t *testing.T) {
 		}
 	}
 }
+
+// Policies may ask for any number of headers, and a request have any of them.
+func TestHeadersOfManyNames(t *testing.T) {
+	for _, names := range []int{1, 6, 7, 30} {
+		var list []policy.Policy
+		for i := range 2 * names {
+			p := policy.Policy{Name: fmt.Sprint(i), Match: []policy.Match{{Headers: map[string]string{fmt.Sprint("x-a", i%names): fmt.Sprint(i / names)}}}, Bulkhead: &policy.Bulkhead{MaxConcurrent: 1}}
+			list = append(list, p)
+		}
+		set, err := policy.New(policy.Config{Policies: list})
+		require.NoError(t, err)
+		header := http.Header{}
+		r := &policy.Request{Side: policy.Server, Header: header}
+		require.Equal(t, policy.Decision{}, set.Match(r))
+		for i := names - 1; i >= 0; i-- {
+			header.Set(fmt.Sprint("X-A", i), "1")
+			require.Equal(t, fmt.Sprint(names+i), set.Match(r).Bulkhead.Name)
+			header.Set(fmt.Sprint("Z", i), "1")
+		}
+		header.Set("X-A0", "0")
+		require.Equal(t, "0", set.Match(r).Bulkhead.Name)
+	}
+}

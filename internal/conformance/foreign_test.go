@@ -21,8 +21,9 @@ import (
 // A suite is the copy of a foreign module, in a workspace of its own with the
 // module of Watertight.
 type suite struct {
-	dir string // of the copy
-	env []string
+	dir     string // of the copy
+	env     []string
+	program string // the go command; empty: whichever is first in PATH
 }
 
 // checkout copies a module from the module cache.
@@ -79,7 +80,7 @@ type results map[string]string
 // run runs the tests of some packages, and returns also what each of them said.
 func (s *suite) run(t *testing.T, packages ...string) (results, map[string]string) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", append([]string{"test", "-json", "-count=1", "-timeout=5m"}, packages...)...)
+	cmd := exec.CommandContext(t.Context(), cmp.Or(s.program, "go"), append([]string{"test", "-json", "-count=1", "-timeout=5m"}, packages...)...)
 	cmd.Dir, cmd.Env = s.dir, s.env
 	var out, problems bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &problems

@@ -304,3 +304,32 @@ func TestPoolCloseRaces(t *testing.T) {
 		assertAtRest(t, p)
 	}
 }
+
+// A submission takes the mutex twice, and in between the pool may be closed: it
+// must count as any other.
+func TestPoolClosesWhileATaskEnters(t *testing.T) {
+	const submitters = 4
+	for range 100 {
+		p := bulkhead.NewPool(bulkhead.PoolConfig{Core: 1, Max: 1, Backlog: 1 << 20})
+		h := submitHeld(t, t.Context(), p)
+		var wg sync.WaitGroup
+		for range submitters {
+			wg.Go(func() {
+				var err error
+				for err == nil {
+					_, err = bulkhead.Submit(p, t.Context(), func(context.Context) (int, error) { return 1, nil })
+				}
+				assert.Equal(t, bulkhead.ErrClosed, err)
+			})
+		}
+		for p.Snapshot().Queued < 20 {
+			runtime.Gosched()
+		}
+		p.Close()
+		wg.Wait()
+		assert.EqualValues(t, submitters, p.Snapshot().Closed)
+		p.CloseNow()
+		h.finish()
+		require.NoError(t, p.Drain(t.Context()))
+	}
+}

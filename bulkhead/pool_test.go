@@ -496,6 +496,21 @@ func TestPoolInfo(t *testing.T) {
 	})
 }
 
+// An Info may be used again, and the idle are not in flight.
+func TestPoolInfoUsedAgain(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := bulkhead.NewPool(bulkhead.PoolConfig{Core: 2, Max: 2})
+		h, h2 := submitHeld(t, t.Context(), p), submitHeld(t, t.Context(), p)
+		h.finish()
+		h2.finish()
+		synctest.Wait()
+		info := bulkhead.Info{Limit: 99, InFlight: 99, Queued: 99, Position: 99, Arrived: time.Now(), Waited: time.Hour}
+		require.NoError(t, p.DoInfo(t.Context(), &info, func(context.Context) error { return nil }))
+		assert.Equal(t, bulkhead.Info{Limit: 2, InFlight: 1}, info)
+		require.NoError(t, p.Drain(t.Context()))
+	})
+}
+
 // E15: a dead context gets its own error, never a worker, whatever else is true.
 func TestPoolDeadOnArrival(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -62,6 +62,18 @@ func TestUnannouncedTrailers(t *testing.T) {
 	}
 }
 
+// The names of those that the client did announce are there before the body is read.
+func TestAnnouncedTrailers(t *testing.T) {
+	limited := middleware.New(guard(t, withPermits), middleware.Reentrant())(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		assert.Equal(t, http.Header{"Sum": nil}, r.Trailer)
+		io.Copy(io.Discard, r.Body)
+		assert.Equal(t, http.Header{"Sum": {"42"}}, r.Trailer)
+	}))
+	client := serve(t, limited).dial(t)
+	client.send("POST / HTTP/1.1", "Host: here", "Transfer-Encoding: chunked", "Trailer: Sum", "", "4", "body", "0", "Sum: 42")
+	assert.Equal(t, 200, client.receive("POST").StatusCode)
+}
+
 // Whoever measures requests by their routes finds that of a refused one too.
 func TestRefusedRequestHasItsRoute(t *testing.T) {
 	mux := http.NewServeMux()

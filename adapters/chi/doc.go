@@ -22,8 +22,10 @@
 //
 // The route is looked up in the state in which the request arrives. What
 // changes the path or the method for chi's routing must come before:
-// StripSlashes, CleanPath, URLFormat, GetHead. One that stands in a mounted
-// router comes too late for a middleware in the router above. Middleware that
+// StripSlashes, CleanPath, URLFormat, GetHead. Behind it, what they change for a route
+// to be found seems to have none, and passes unlimited though a handler runs. One that
+// stands in a mounted router comes too late for a middleware in the router above.
+// Middleware that
 // answers by itself, such as Heartbeat, is free of all limits if it comes
 // before. chi runs no middleware, this one included, on a router without routes.
 //

@@ -110,3 +110,16 @@ func TestWhatTheMiddlewareDoesNotSee(t *testing.T) {
 	<-held
 	assert.Equal(t, []string{"/*"}, keys(g, "routes"))
 }
+
+// What is rewritten behind the middleware has no route when that looks, and is let
+// through: the order is the user's to get right, and (unmatched) shows if it is wrong.
+func TestRewrittenTooLate(t *testing.T) {
+	g := guard(t, oneEach)
+	r := chi.NewRouter()
+	r.Use(watertightchi.Middleware(g), chimw.StripSlashes, chimw.GetHead)
+	r.Get("/x/{id}", ok)
+	require.Equal(t, 200, get(r, "/x/1/").Code)
+	require.Equal(t, 200, do(r, request("HEAD", "/x/1")).Code)
+	assert.Empty(t, keys(g, "routes"))
+	assert.EqualValues(t, 2, compartment(t, g, "(unmatched)", "").Granted)
+}

@@ -14,7 +14,9 @@ import (
 // Configure last, see the package's documentation. It changes the http.Client
 // that the client was made with, and so every clone of the client.
 //
-// A client that goes through wt already is not wrapped again; two Guards both
+// A client that goes through wt already is not wrapped again, unless a RoundTripper
+// of another kind, such as otelhttp's, stands around the Guard and hides it: then each
+// call needs two permits, and at a limit of one all are refused. Two Guards both
 // count. The retries of a client are settled when it is configured first. It
 // panics if c or wt is nil. Like resty's own setters it must not run while the
 // client is in use.

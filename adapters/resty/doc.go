@@ -15,7 +15,8 @@
 // Call [Configure] after everything that sets the client's transport or changes
 // it: SetTransport, SetTLSClientConfig, SetRootCertificate, SetCertificates,
 // SetProxy. What they set before is kept. Called afterwards, SetTransport throws
-// the Guard out, and Configure must be called again. The others find a transport
+// the Guard out, and Configure must be called again; not so if what it sets sends through
+// the client's former transport, and so through the Guard. The others find a transport
 // that resty v2 does not know: they log "current transport is not an
 // *http.Transport instance", and what they should have set is not in force. To
 // change the settings of a configured client, reach through:

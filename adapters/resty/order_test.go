@@ -145,6 +145,22 @@ func TestConfiguringTwiceWrapsOnce(t *testing.T) {
 	assertNotRetried(t, already)
 }
 
+// A transport of another kind around the Guard is no reason to configure the client
+// again: Configure cannot see what it hides.
+func TestTransportAroundTheGuard(t *testing.T) {
+	g := guard(t, onePermit)
+	c := watertightresty.Configure(client(always(200)), g)
+	c.SetTransport(struct{ http.RoundTripper }{c.GetClient().Transport})
+	_, err := c.R().Get("http://up/")
+	require.NoError(t, err)
+	assert.EqualValues(t, 1, hosts(t, g).Granted)
+	assertNotRetried(t, c)
+
+	watertightresty.Configure(c, g)
+	_, err = c.R().Get("http://up/")
+	require.ErrorIs(t, err, bulkhead.ErrFull, "two permits for one call")
+}
+
 // assertNotRetried fills the only permit and calls once more.
 func assertNotRetried(t *testing.T, c *resty.Client) {
 	t.Helper()

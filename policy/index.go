@@ -281,20 +281,20 @@ func (s *search) askGroup(g *group) {
 		s.ask(*numbers)
 	}
 	for _, h := range g.headers.few {
-		s.askHeader(h.value, s.header[h.key])
+		h.value.each(s.header[h.key], s.ask)
 	}
 	if g.headers.many != nil { // a request names fewer
 		for name, values := range s.header {
 			if h := g.headers.many[name]; h != nil {
-				s.askHeader(h, values)
+				h.each(values, s.ask)
 			}
 		}
 	}
 }
 
-// askHeader asks the entries that want one of the values. Whoever repeats a value has all
-// entries asked, once, rather than some of them as often as it is repeated.
-func (s *search) askHeader(h *headerWay, values []string) {
+// each has the entries asked that want one of the values. Whoever repeats a value has all
+// of them asked, once, rather than some as often as it is repeated.
+func (h *headerWay) each(values []string, ask func(numbers []int32)) {
 	left := len(h.all)
 	for _, v := range values {
 		numbers := h.values.get(v)
@@ -302,10 +302,10 @@ func (s *search) askHeader(h *headerWay, values []string) {
 			continue
 		}
 		if left -= len(*numbers); left < 0 {
-			s.ask(h.all)
+			ask(h.all)
 			return
 		}
-		s.ask(*numbers)
+		ask(*numbers)
 	}
 }
 

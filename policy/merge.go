@@ -8,23 +8,18 @@ import "go.yaml.in/yaml/v3"
 // It leaves alone what cannot be merged, to be reported where it is read; in what
 // belongs to others it is not our business.
 type merger struct {
-	left int                 // nodes that may still come in, since each merge may bring many
-	open map[*yaml.Node]bool // what has an anchor and contains the node at hand
+	left int // nodes that may still come in, since each merge may bring many
 }
 
 // mergeKeys merges in all mappings under n. A value that comes in keeps its place.
 func mergeKeys(n *yaml.Node) {
-	m := merger{maxAliased, map[*yaml.Node]bool{}}
+	m := merger{maxAliased}
 	m.walk(n)
 }
 
 // walk goes in the order of the file, in which an anchor stands before its aliases: what
-// is merged is done, unless it contains the mapping that merges it.
+// is merged is done, unless it contains the mapping that merges it: then it is too large.
 func (m *merger) walk(n *yaml.Node) {
-	if n.Anchor != "" {
-		m.open[n] = true
-		defer delete(m.open, n)
-	}
 	for _, child := range n.Content {
 		m.walk(child)
 	}
@@ -55,10 +50,10 @@ func (m *merger) merged(value *yaml.Node) (from []*yaml.Node, ok bool) {
 		if n.Kind == yaml.AliasNode {
 			n = n.Alias
 		}
-		if n.Kind != yaml.MappingNode || m.open[n] || m.left <= 0 {
+		if n.Kind != yaml.MappingNode {
 			return nil, false
 		}
-		m.left -= size(n, m.left)
+		m.left -= size(n, m.left) // all, if n contains the mapping that merges it
 		from = append(from, n)
 	}
 	return from, m.left > 0

@@ -103,6 +103,39 @@ func TestDroppedBodiesAreFoundAndCounted(t *testing.T) {
 	}
 }
 
+// A tallied context is one of another kind, which counts who watches for its end.
+type tallied struct {
+	context.Context
+	done     chan struct{}
+	watchers atomic.Int64
+}
+
+func (c *tallied) Done() <-chan struct{} { return c.done }
+
+func (c *tallied) AfterFunc(func()) (stop func() bool) {
+	c.watchers.Add(1)
+	return sync.OnceValue(func() bool {
+		c.watchers.Add(-1)
+		return true
+	})
+}
+
+// A context that lives on, such as a program's own, gathers nothing of bodies that have
+// ended, nor of those that were dropped.
+func TestContextsAreLeftAlone(t *testing.T) {
+	g, log := logged(t, `  - {name: p, bulkhead: {maxConcurrent: 3}}`)
+	rt := transport.New(base(streaming), g)
+	ctx := &tallied{Context: t.Context(), done: make(chan struct{})}
+	resp := open(t, rt, get(t, "http://up/").WithContext(ctx))
+	assert.EqualValues(t, 1, ctx.watchers.Load())
+	require.NoError(t, resp.Body.Close())
+	assert.Zero(t, ctx.watchers.Load())
+
+	open(t, rt, get(t, "http://up/").WithContext(ctx))
+	collect(t, func() bool { return strings.Contains(log(), "dropped without Close") })
+	assert.Zero(t, ctx.watchers.Load())
+}
+
 // The client wraps what it hands out once more if it has a time-out.
 func TestDroppedBodiesAreFoundBehindAClient(t *testing.T) {
 	g, _ := logged(t, `  - {name: p, bulkhead: {maxConcurrent: 3}}`)
